@@ -1,0 +1,44 @@
+# Every target creates .venv by itself when it is missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+CODE := src tests examples benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint check format bench clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## create .venv with the package and everything its tests need
+
+# In stages, so that torch is taken from the pinned version before any package asks for a range of it.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+demo: setup  ## see it work
+	$(BIN)/python examples/undo_blur.py
+
+test: setup  ## run every test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: setup  ## check format, lint and strict types
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+
+check: lint test  ## everything that must hold before a commit
+
+format: setup  ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: setup  ## measure speed, as ratios
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,23 @@
+"""One look for every progress bar: on standard error, only in a terminal, gone when done."""
+
+from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], label: str, *, total: int | None = None, show: bool = True) -> Iterator[T]:
+    """Iterate over `items` with a bar that says what is done, how far it is and how long it will take.
+
+    >>> list(track([1, 2, 3], "counting"))
+    [1, 2, 3]
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal)) as bar:
+        yield from bar.track(items, total=total, description=label)

@@ -1,0 +1,16 @@
+"""Names for the shapes that recur: one letter per axis, the same letter everywhere.
+
+b images in a batch, c channels, h rows, w columns, k classes.
+"""
+
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+Features = Float[Tensor, "b c *spatial"]
+"""Activations at a site: channels first, any number of spatial axes (none for dense layers)."""
+
+Images = Float[Tensor, "b c h w"]
+"""Images as a network takes them."""
+
+Pixels = UInt8[Tensor, "b c h w"]
+"""Images as they are stored: 0 to 255."""

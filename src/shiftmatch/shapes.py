@@ -14,3 +14,6 @@ Images = Float[Tensor, "b c h w"]
 
 Pixels = UInt8[Tensor, "b c h w"]
 """Images as they are stored: 0 to 255."""
+
+Resized = Float[Tensor, "b d i j"]
+"""Images after a layer that may change the number of channels, rows and columns."""

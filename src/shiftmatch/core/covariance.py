@@ -53,6 +53,8 @@ class Tolerance:
 class Covariance(Protocol):
     """A structure: the views in which moments are measured and matched, one after the other."""
 
+    def __init__(self, tolerance: Tolerance = ...) -> None: ...
+
     @property
     def tolerance(self) -> Tolerance:
         """What keeps its roots finite."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from shiftmatch.core.covariance import Covariance, Tolerance, View
 from shiftmatch.core.linalg import TINY, sym_power
 from shiftmatch.core.moments import Moments, blend
+from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Features
 
 PIECE = 64
@@ -85,7 +86,10 @@ def _unit(moments: Moments) -> Moments:
 
 @torch.no_grad()
 def _measure_view(view: View, x: Features) -> Moments:
-    return reduce(add, (Moments.of(view.open(piece)) for piece in x.split(PIECE)))
+    moments = reduce(add, (Moments.of(view.open(piece)) for piece in x.split(PIECE)))
+    if not moments.is_finite():
+        raise NonFiniteError("the features hold NaN or infinite values, so nothing can be measured; look at the input.")
+    return moments
 
 
 def _apply(view: View, scale: Tensor, offset: Tensor, x: Features) -> Features:

@@ -48,7 +48,7 @@ def visiting(model: nn.Module, sites: Iterable[Site], visit: Visitor) -> Iterato
     with ExitStack() as hooks:
         hooks.enter_context(model.register_forward_pre_hook(_on_inputs(meet), with_kwargs=True))
         for name, watched in functions.items():
-            module = _submodule(model, name)
+            module = submodule(model, name)
             if "" in watched:
                 hooks.enter_context(module.register_forward_hook(_on_output(name, meet)))
             if watched - {""}:
@@ -68,6 +68,17 @@ def named_inputs(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     values = dict(zip(_positional_names(model, len(args)), args, strict=True)) | kwargs
     found = [name for name, value in values.items() if _is_features(value)]
     return {INPUT if len(found) == 1 else f"{INPUT}[{name}]": values[name] for name in found}
+
+
+def submodule(model: nn.Module, name: str) -> nn.Module:
+    """The module of that name."""
+    try:
+        return model.get_submodule(name)
+    except AttributeError:
+        raise StatisticsMismatchError(
+            f"These sites belong to another network: {type(model).__name__} has no module {name!r}. "
+            "Fit again with shiftmatch.fit(model, batches), or look at shiftmatch.sites(model, example)."
+        ) from None
 
 
 def _on_inputs(meet: Callable[[str, Any], Any]) -> Callable[..., tuple[Any, Any]]:
@@ -102,16 +113,6 @@ class _Watch(TorchFunctionMode):
         output = func(*args, **(kwargs or {}))
         name = function_name(func)
         return self._meet(f"{self._name}:{name}", output) if name in self._functions else output
-
-
-def _submodule(model: nn.Module, name: str) -> nn.Module:
-    try:
-        return model.get_submodule(name)
-    except AttributeError:
-        raise StatisticsMismatchError(
-            f"These sites belong to another network: {type(model).__name__} has no module {name!r}. "
-            "Fit again with shiftmatch.fit(model, batches), or look at shiftmatch.sites(model, example)."
-        ) from None
 
 
 def _positional_names(model: nn.Module, count: int) -> list[str]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from shiftmatch.core.covariance import Covariance, Tolerance, View
-from shiftmatch.core.linalg import TINY, sym_power
+from shiftmatch.core.linalg import sym_power
 from shiftmatch.core.moments import Moments, blend
 from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Features
@@ -59,7 +59,7 @@ def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, w
 
 def _affine(test: Moments, train: Moments, tolerance: Tolerance, weight: float) -> tuple[Tensor, Tensor]:
     """A and b of x' = A x + b per group; the identity where a group is constant."""
-    alive = ~(_constant(test, train) | _constant(train, test))[..., None, None]
+    alive = ~_either_constant(test, train)[..., None, None]
     test = blend(test, train, weight)
     color = sym_power(train.covariance, 0.5, tolerance.train)
     whiten = sym_power(test.covariance, -0.5, tolerance.test)
@@ -68,20 +68,20 @@ def _affine(test: Moments, train: Moments, tolerance: Tolerance, weight: float) 
     return scale, offset
 
 
-def _constant(moments: Moments, other: Moments) -> Bool[Tensor, "*group"]:
-    level = moments.mean.square().mean((-2, -1)) + other.variance
-    return moments.variance <= DEAD**2 * level
+def _either_constant(a: Moments, b: Moments) -> Bool[Tensor, "*group"]:
+    def constant(ours: Moments, theirs: Moments) -> Tensor:
+        level = ours.mean.square().mean((-2, -1)) + theirs.variance
+        return ours.variance <= DEAD**2 * level
+
+    return constant(a, b) | constant(b, a)
 
 
 def _at_once(test: Sequence[Moments], train: Sequence[Moments]) -> Iterator[tuple[Moments, Moments]]:
-    """Moments measured together: the first pair moves mean and scale, the others only what is left, the shape."""
+    """Moments measured together: the first pair moves mean and scale, so that the others have only the shape left."""
     yield test[0], train[0]
     for now, goal in zip(test[1:], train[1:], strict=True):
-        yield replace(_unit(now), mean=goal.mean), _unit(goal)
-
-
-def _unit(moments: Moments) -> Moments:
-    return replace(moments, scatter=moments.scatter / moments.variance.clamp_min(TINY)[..., None, None])
+        rescale = torch.where(_either_constant(now, goal), 1.0, goal.variance / now.variance)[..., None, None]
+        yield replace(now, mean=goal.mean, scatter=now.scatter * rescale), goal
 
 
 @torch.no_grad()

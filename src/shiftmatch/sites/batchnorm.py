@@ -12,7 +12,7 @@ from shiftmatch.errors import InputError
 from shiftmatch.sites.hooks import borrowed
 
 
-def adapt_batchnorm(model: nn.Module, *, prior: float = 0.0) -> "BatchNormModel":
+def adapt_batchnorm(model: nn.Module, *, prior: float | int = 0) -> "BatchNormModel":
     """The network with BatchNorm on the statistics of each batch: test-time batchnorm.
 
     The running statistics are mixed in with weight N/(N+n), N = `prior`, for a batch of n images.
@@ -33,7 +33,7 @@ def adapt_batchnorm(model: nn.Module, *, prior: float = 0.0) -> "BatchNormModel"
 class BatchNormModel(nn.Module):
     """A network whose BatchNorm layers use the batch; the network itself stays as it was."""
 
-    def __init__(self, model: nn.Module, prior: float) -> None:
+    def __init__(self, model: nn.Module, prior: float | int) -> None:
         super().__init__()
         self.model = model
         self.prior = prior
@@ -45,7 +45,7 @@ class BatchNormModel(nn.Module):
 
 
 @contextmanager
-def batch_statistics(model: nn.Module, *, prior: float = 0.0) -> Iterator[None]:
+def batch_statistics(model: nn.Module, *, prior: float | int = 0) -> Iterator[None]:
     """Lend every BatchNorm layer the statistics of what it sees, in place of its running ones, and take them back."""
     with ExitStack() as stack:
         for module in filter(_has_source_statistics, model.modules()):
@@ -55,11 +55,11 @@ def batch_statistics(model: nn.Module, *, prior: float = 0.0) -> Iterator[None]:
         yield
 
 
-def _lend_batch_statistics(mean: Any, var: Any, prior: float) -> Callable[..., None]:
+def _lend_batch_statistics(mean: Any, var: Any, prior: float | int) -> Callable[..., None]:
     def hook(module: nn.Module, args: tuple[Tensor, ...]) -> None:
         x = args[0]
         axes = [axis for axis in range(x.ndim) if axis != 1]
-        batch_var, batch_mean = torch.var_mean(x.to(mean.dtype), dim=axes, correction=0)
+        batch_var, batch_mean = torch.var_mean(x.detach().to(mean.dtype), dim=axes, correction=0)
         weight = prior / (prior + len(x))
         _set_statistics(module, torch.lerp(batch_mean, mean, weight), torch.lerp(batch_var, var, weight))
 

@@ -4,13 +4,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
+from warnings import warn
 
 import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.covariance import Covariance
-from shiftmatch.errors import BatchTooSmallError, InputError, NonFiniteError, StatisticsMismatchError
+from shiftmatch.errors import (
+    BatchTooSmallError,
+    InputError,
+    NonFiniteError,
+    SmallBatchWarning,
+    StatisticsMismatchError,
+)
 from shiftmatch.progress import track
 from shiftmatch.sites.batchnorm import batch_statistics
 from shiftmatch.sites.fingerprint import fingerprint
@@ -21,19 +28,19 @@ from shiftmatch.sites.selection import sites as find_sites
 from shiftmatch.sites.site import Site, Sites
 from shiftmatch.sites.statistics import BatchNormMode, SiteStatistics, Statistics
 
-Batch: TypeAlias = Tensor | tuple[Any, ...] | list[Any]
-"""A tensor of inputs, or inputs and labels as a DataLoader yields them; several inputs are a tuple in first place."""
-
 PIECE = 256
 """Images per batch when all training images come as one tensor."""
+
+FEW_IMAGES = 100
+"""Below this many images a batch's own statistics are so noisy that clean images suffer, unless a prior helps."""
 
 
 def fit(
     model: nn.Module,
-    batches: Iterable[Batch] | Tensor,
+    batches: Iterable[Any],
     *,
-    covariance: Covariance | type[Covariance] | None = None,
-    batchnorm: BatchNormMode | None = None,
+    covariance: Covariance | None = None,
+    batchnorm: str | None = None,
     sites: Sites | Choice | None = None,
     preset: str | Preset = "default",
     note: str = "",
@@ -41,8 +48,10 @@ def fit(
 ) -> Statistics:
     """Measure the statistics of clean training data at every site: one pass, without labels or gradients.
 
-    `batches` yields tensors or (inputs, labels) pairs, as a DataLoader does, or is one tensor of images. `sites`
-    are chosen as in `shiftmatch.sites`. The model comes back unchanged.
+    `batches` yields tensors or (inputs, labels) pairs, as a DataLoader does, or is one tensor of images; several
+    inputs are a tuple in the first place. `covariance` is a structure such as SpatialKronecker(); `batchnorm` is
+    "eval" (running statistics) or "batch" (those of the batch); `sites` are chosen as in `shiftmatch.sites`.
+    The model comes back unchanged.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> fit(net, torch.randn(16, 3, 8, 8))
@@ -72,7 +81,7 @@ def fit(
 
 
 def match(
-    model: nn.Module, statistics: Statistics, *, prior: float = 0.0, check_weights: bool = True
+    model: nn.Module, statistics: Statistics, *, prior: float | int = 0, check_weights: bool = True
 ) -> "MatchedModel":
     """The network that moves each batch, site by site, to the statistics of its training data.
 
@@ -80,7 +89,7 @@ def match(
     the paper's method. `model` itself stays as it was, and shares its weights with what is returned.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-    >>> images = torch.randn(64, 3, 8, 8)
+    >>> images = torch.randn(128, 3, 8, 8)
     >>> robust = match(net, fit(net, images))
     >>> torch.allclose(robust(images), net(images), atol=1e-4)
     True
@@ -102,7 +111,7 @@ def match(
 class MatchedModel(nn.Module):
     """A network that matches every batch to its training statistics. It always runs in evaluation mode."""
 
-    def __init__(self, model: nn.Module, statistics: Statistics, prior: float) -> None:
+    def __init__(self, model: nn.Module, statistics: Statistics, prior: float | int) -> None:
         super().__init__()
         self.model = model
         self.statistics = statistics
@@ -110,9 +119,7 @@ class MatchedModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, for features matched to those of its training data."""
-        inputs = named_inputs(self.model, args, kwargs)
-        self._check(inputs)
-        images = max((len(x) for x in inputs.values()), default=0)
+        images = self._checked_size(named_inputs(self.model, args, kwargs))
         weight = self.prior / (self.prior + images) if images else 0.0
 
         def move(site: Site, x: Tensor) -> Tensor:
@@ -125,18 +132,27 @@ class MatchedModel(nn.Module):
     def extra_repr(self) -> str:
         return f"{len(self.statistics)} sites, prior={self.prior}"
 
-    def _check(self, inputs: dict[str, Tensor]) -> None:
+    def _checked_size(self, inputs: dict[str, Tensor]) -> int:
+        """The number of images in a batch that can be matched."""
         shapes = {name: tuple(x.shape[1:]) for name, x in inputs.items()}
         if shapes != self.statistics.inputs:
             raise InputError(
                 f"The statistics were measured for inputs of shape {_listed(self.statistics.inputs)} ; "
                 f"got {_listed(shapes)}. Resize the images, or fit again on images of this shape."
             )
-        if self.prior == 0 and any(len(x) == 1 for x in inputs.values()):
-            raise BatchTooSmallError(
-                "One image has no statistics of its own to match. Pass a batch (100 images or more work well), or "
-                "mix in the training statistics: shiftmatch.match(model, statistics, prior=32)."
+        images = max(map(len, inputs.values()))
+        advice = "mix in the training statistics: shiftmatch.match(model, statistics, prior=32)."
+        if images == 1 and self.prior == 0:
+            raise BatchTooSmallError(f"One image has no statistics of its own to match. Pass a batch, or {advice}")
+        enough = max(FEW_IMAGES, self.statistics.images_wanted)
+        if 0 < images < enough and self.prior == 0:
+            warn(
+                f"{images} images are few to take statistics from ({enough} or more work well here); "
+                f"matching may harm clean images. Pass larger batches, or {advice}",
+                SmallBatchWarning,
+                stacklevel=2,
             )
+        return images
 
 
 @contextmanager
@@ -162,32 +178,30 @@ def _lent(model: nn.Module, batchnorm: BatchNormMode, places: Iterable[Site], vi
         yield
 
 
-def _settled(
-    preset: Preset, covariance: Covariance | type[Covariance] | None, batchnorm: BatchNormMode | None
-) -> Preset:
+def _settled(preset: Preset, covariance: Covariance | None, batchnorm: str | None) -> Preset:
     """The preset with what the user has said in its place."""
-    if batchnorm not in (None, "eval", "batch"):
-        raise InputError(
-            f"batchnorm is 'eval' (running statistics) or 'batch' (those of the batch); got {batchnorm!r}."
-        )
     if covariance is not None:
-        structure = covariance() if isinstance(covariance, type) else covariance
-        preset = replace(preset, covariance=structure, input_tolerance=structure.tolerance)
-    return replace(preset, batchnorm=batchnorm or preset.batchnorm)
+        preset = replace(preset, covariance=covariance, input_tolerance=covariance.tolerance)
+    match batchnorm:
+        case None:
+            return preset
+        case "eval" | "batch":
+            return replace(preset, batchnorm=batchnorm)
+    raise InputError(f"batchnorm is 'eval' (running statistics) or 'batch' (those of the batch); got {batchnorm!r}.")
 
 
-def _as_batches(batches: Iterable[Batch] | Tensor) -> Iterable[Batch]:
+def _as_batches(batches: Iterable[Any]) -> Iterable[Any]:
     return batches.split(PIECE) if isinstance(batches, Tensor) else batches
 
 
-def _length(batches: Iterable[Batch] | Tensor) -> int | None:
+def _length(batches: Iterable[Any]) -> int | None:
     try:
         return len(_as_batches(batches))  # type: ignore[arg-type]
     except TypeError:  # an iterator, or a loader of unknown length
         return None
 
 
-def _inputs_of(batch: Batch) -> tuple[Tensor, ...]:
+def _inputs_of(batch: object) -> tuple[Tensor, ...]:
     inputs = batch if isinstance(batch, Tensor) else batch[0] if isinstance(batch, list | tuple) and batch else None
     inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
     if not isinstance(inputs, list | tuple) or not all(isinstance(x, Tensor) for x in inputs):

@@ -79,12 +79,12 @@ def _site(record: Trace, node: Node) -> Site:
 
 
 def _layout(record: Trace, node: Node) -> Layout:
-    """How to read a tensor; a sequence that is as long as the last map before it, or a little longer, is that map."""
+    """How to read a tensor; a sequence as long as the last convolution's map, or a little longer, is that map."""
     if len(node.shape) == 3 and node.channel == 2:
         for before in reversed(record.nodes[: node.index]):
             grid = tuple(size for axis, size in enumerate(before.shape) if axis not in (0, before.channel))
             prefix = node.shape[1] - prod(grid)
-            if len(before.shape) == 4 and 0 <= prefix <= MOST_PREFIX_TOKENS and prod(grid) > MOST_PREFIX_TOKENS:
+            if before.function == "conv2d" and 0 <= prefix <= MOST_PREFIX_TOKENS:
                 return Layout(node.channel, grid, prefix)
     return Layout(node.channel)
 

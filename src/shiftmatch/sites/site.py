@@ -8,8 +8,6 @@ from typing import final, overload
 import torch
 from torch import Tensor
 
-from shiftmatch.shapes import Features
-
 INPUT = "input"
 """The site of the network's own input; with several inputs, `input[argument]`."""
 
@@ -23,7 +21,7 @@ class Layout:
     grid: tuple[int, ...] = ()
     prefix: int = 0
 
-    def split(self, x: Tensor) -> list[Features]:
+    def split(self, x: Tensor) -> list[Tensor]:
         """The features in a tensor: the map (b c *space), then each token that stands apart (b c).
 
         >>> tokens = torch.zeros(2, 1 + 6, 5)
@@ -36,7 +34,7 @@ class Layout:
         patches = maps[:, :, self.prefix :].unflatten(2, self.grid)
         return [patches, *(maps[:, :, i] for i in range(self.prefix))]
 
-    def join(self, parts: Sequence[Features]) -> Tensor:
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Undo `split`."""
         maps = parts[0]
         if self.grid:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from math import ceil
 from os import PathLike
 from typing import Any, Literal, TypeAlias, final
 
@@ -93,6 +94,12 @@ class Statistics(Mapping[str, SiteStatistics]):
         return Statistics(
             both | alone, self.images + other.images, self.batchnorm, self.weights, self.inputs, self.note
         )
+
+    @property
+    def images_wanted(self) -> int:
+        """How many images a batch should have, so that no covariance has fewer than twice as many samples as sides."""
+        every = (moments for entry in self.values() for _, moments in _keyed(entry))
+        return max(ceil(2 * m.mean.shape[-2] * self.images / (m.count * m.mean.shape[-1])) for m in every)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one safetensors file, whole or not at all."""

@@ -1,6 +1,5 @@
 """Structures that a covariance of features may have, each as the views of the features that it is measured in."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Protocol, final, runtime_checkable
@@ -10,6 +9,9 @@ from torch import Tensor
 
 from shiftmatch.core.linalg import Ridge
 from shiftmatch.shapes import Features
+
+JITTER = 1e-4
+"""Bounds what directions without variance are amplified by; hundred times the rounding of single precision."""
 
 CHANNEL = 1  # axis 0 of features (b c *spatial) holds the images, axis 1 the channels, the rest is space
 
@@ -24,29 +26,30 @@ class View:
     columns: tuple[int, ...] = ()
 
     def open(self, x: Features) -> Float[Tensor, "g d k n"]:
-        """Rearrange features into samples."""
-        roles = self._roles(x.ndim)
+        """Rearrange features into samples; without a copy where their memory layout allows it."""
+        roles = self._roles(x)
         sizes = [prod(x.shape[axis] for axis in axes) for axes in roles]
         return x.permute(*sum(roles, ())).reshape(sizes)
 
-    def close(self, samples: Float[Tensor, "g d k n"], shape: Sequence[int]) -> Features:
-        """Undo `open` for features of that shape."""
-        order: tuple[int, ...] = sum(self._roles(len(shape)), ())
-        inverse = [order.index(axis) for axis in range(len(order))]
-        return samples.reshape([shape[axis] for axis in order]).permute(inverse)
+    def close(self, samples: Float[Tensor, "g d k n"], like: Features) -> Features:
+        """Undo `open` for samples of those features."""
+        order: tuple[int, ...] = sum(self._roles(like), ())
+        inverse = [order.index(axis) for axis in range(like.ndim)]
+        return samples.reshape([like.shape[axis] for axis in order]).permute(inverse)
 
-    def _roles(self, ndim: int) -> tuple[tuple[int, ...], ...]:
+    def _roles(self, x: Features) -> tuple[tuple[int, ...], ...]:
+        """Axes by role; samples in the order of memory, so that they can be seen as one axis."""
         taken = self.group + self.along + self.columns
-        samples = tuple(axis for axis in range(ndim) if axis not in taken)
-        return self.group, self.along, self.columns, samples
+        samples = (axis for axis in range(x.ndim) if axis not in taken)
+        return self.group, self.along, self.columns, tuple(sorted(samples, key=x.stride, reverse=True))
 
 
 @dataclass(frozen=True)
 class Tolerance:
     """The ridges of the two covariances. Equal ones keep matching the identity on training data."""
 
-    test: Ridge = field(default_factory=Ridge)
-    train: Ridge = field(default_factory=Ridge)
+    test: Ridge = field(default=Ridge(jitter=JITTER))
+    train: Ridge = field(default=Ridge(jitter=JITTER))
 
 
 @runtime_checkable

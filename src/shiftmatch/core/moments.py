@@ -12,7 +12,8 @@ class Moments:
     """Count, mean and scatter of samples that are d × k matrices; `+` merges two sets of samples.
 
     Ordinary vectors have k = 1. With k > 1 the columns share one scatter but keep a mean each, which is what
-    a Kronecker factor and a covariance shared by all channels need. All is kept centred, in float64, on the CPU.
+    a Kronecker factor and a covariance shared by all channels need. Samples are centred before they are multiplied,
+    in their own precision; sums are kept in float64, on the CPU.
     """
 
     count: int
@@ -26,7 +27,6 @@ class Moments:
         >>> Moments.of(torch.tensor([[[1.0, 3.0]]])).covariance
         tensor([[1.]], dtype=torch.float64)
         """
-        x = x.to(_widest(x.device))
         mean = x.mean(-1, keepdim=True)
         centred = (x - mean).flatten(-2)
         return cls(x.shape[-1], _keep(mean[..., 0]), _keep(centred @ centred.mT))
@@ -58,10 +58,6 @@ def blend(test: Moments, train: Moments, weight: float) -> Moments:
     mean = torch.lerp(test.mean, train.mean, weight)
     covariance = torch.lerp(test.covariance, train.covariance, weight)
     return Moments(test.count, mean, covariance * (test.count * mean.shape[-1]))
-
-
-def _widest(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "mps" else torch.float64  # Metal has no float64
 
 
 def _keep(x: Tensor) -> Tensor:

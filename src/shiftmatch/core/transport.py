@@ -1,6 +1,6 @@
 """The matching formula: x' = Σ_train^{1/2} Σ_test^{-1/2} (x − μ_test) + μ_train, one view after the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -29,7 +29,8 @@ def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
     >>> [moments.scatter.shape for moments in measure(SpatialKronecker(), torch.ones(2, 3, 4, 5))]
     [torch.Size([3, 4, 4]), torch.Size([3, 5, 5])]
     """
-    return tuple(_measure_view(view, x) for view in structure.views(x.ndim))
+    pieces = _pieces(x)
+    return tuple(_measure(view, pieces) for view in structure.views(x.ndim))
 
 
 def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, weight: float = 0.0) -> Features:
@@ -46,15 +47,14 @@ def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, w
     """
     if len(x) == 0:
         return x
-    dtype, device = x.dtype, x.device
-    x = x if dtype == torch.float64 else x.float()
-    views = structure.views(x.ndim)
-    fixed = list(_at_once(measure(structure, x), train)) if structure.one_shot else []
-    with torch.autocast(device.type, enabled=False):
+    views, pieces = structure.views(x.ndim), _pieces(x)
+    fixed = list(_at_once([_measure(view, pieces) for view in views], train)) if structure.one_shot else []
+    with torch.autocast(x.device.type, enabled=False):
         for i, view in enumerate(views):
-            test, goal = fixed[i] if fixed else (_measure_view(view, x), train[i])
-            x = _apply(view, *_affine(test, goal, structure.tolerance, weight), x)
-    return x.to(dtype)
+            test, goal = fixed[i] if fixed else (_measure(view, pieces), train[i])
+            scale, offset = _affine(test, goal, structure.tolerance, weight)
+            pieces = [_apply(view, scale, offset, piece) for piece in pieces]
+        return torch.cat(pieces).to(x.dtype)
 
 
 def _affine(test: Moments, train: Moments, tolerance: Tolerance, weight: float) -> tuple[Tensor, Tensor]:
@@ -84,21 +84,33 @@ def _at_once(test: Sequence[Moments], train: Sequence[Moments]) -> Iterator[tupl
         yield replace(now, mean=goal.mean, scatter=now.scatter * rescale), goal
 
 
+def _pieces(x: Features) -> list[Tensor]:
+    """Features in cache-sized pieces, in at least single precision, laid out so that views of them need no copy.
+
+    In memory the images come between the first and the second axis of space: then the rows of a channel lie together
+    in (c, h, b·w) and its columns in (c, h·b, w).
+    """
+    x = x if x.dtype == torch.float64 else x.float()
+    if x.ndim == 2:
+        return list(x.split(PIECE))
+    order = (1, 2, 0, *range(3, x.ndim))
+    inverse = [order.index(axis) for axis in range(x.ndim)]
+    return [piece.permute(order).contiguous().permute(inverse) for piece in x.split(PIECE)]
+
+
 @torch.no_grad()
-def _measure_view(view: View, x: Features) -> Moments:
-    moments = reduce(add, (Moments.of(view.open(piece)) for piece in x.split(PIECE)))
+def _measure(view: View, pieces: Iterable[Tensor]) -> Moments:
+    moments = reduce(add, (Moments.of(view.open(piece)) for piece in pieces))
     if not moments.is_finite():
         raise NonFiniteError("the features hold NaN or infinite values, so nothing can be measured; look at the input.")
     return moments
 
 
-def _apply(view: View, scale: Tensor, offset: Tensor, x: Features) -> Features:
-    """A x + b in every group of the view."""
-    scale, offset = scale.to(x.device, x.dtype), offset.to(x.device, x.dtype)[..., None]
-
-    def one(piece: Features) -> Features:
-        samples = view.open(piece)
-        moved = (scale @ samples.flatten(-2)).view_as(samples) + offset
-        return view.close(moved, piece.shape)
-
-    return torch.cat([one(piece) for piece in x.split(PIECE)])
+def _apply(view: View, scale: Tensor, offset: Tensor, piece: Tensor) -> Tensor:
+    """A x + b in every group of the view, in the memory layout that the piece has."""
+    scale, offset = scale.to(piece.device, piece.dtype), offset.to(piece.device, piece.dtype)
+    samples = view.open(piece)
+    flat, bias = samples.flatten(-2), offset[..., None].expand_as(samples).flatten(-2)
+    samples_lie_together = flat.stride(-1) == 1
+    moved = torch.baddbmm(bias, scale, flat) if samples_lie_together else torch.baddbmm(bias.mT, flat.mT, scale.mT).mT
+    return view.close(moved.unflatten(-1, samples.shape[-2:]), piece)

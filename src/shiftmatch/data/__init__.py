@@ -1,0 +1,8 @@
+"""Data sets in their published formats: fetched, verified, loaded, corrupted."""
+
+from shiftmatch.data.catalog import CATALOG
+from shiftmatch.data.folder import data_folder
+from shiftmatch.data.inventory import Status, get, inspect, load
+from shiftmatch.data.labelled import Gallery, Labelled
+
+__all__ = ["CATALOG", "Gallery", "Labelled", "Status", "data_folder", "get", "inspect", "load"]

@@ -1,0 +1,52 @@
+"""Unpacking archives so that nothing lands outside the folder and half an archive is never seen."""
+
+import gzip
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from shiftmatch.errors import FileFormatError
+from shiftmatch.files import atomic_path
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Put the contents of a .tar, .tar.gz, .zip or single-file .gz into `folder`; copy any other file there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if archive.suffix == ".zip" or ".tar" in archive.suffixes:
+            _unpack_tree(archive, folder)
+        elif archive.suffix == ".gz":
+            with gzip.open(archive) as packed, atomic_path(folder / archive.stem) as path, path.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+        elif archive.parent != folder:
+            with atomic_path(folder / archive.name) as path:
+                shutil.copyfile(archive, path)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile) as error:
+        raise FileFormatError(
+            f"{archive} cannot be unpacked ({error}); expected a complete archive without links or paths that leave "
+            f"the folder. Delete it and fetch it again."
+        ) from error
+
+
+def _unpack_tree(archive: Path, folder: Path) -> None:
+    """Unpack aside, then move each top-level entry into place: what has its name is whole."""
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as aside:
+        if archive.suffix == ".zip":
+            _unzip(archive, Path(aside))
+        else:
+            with tarfile.open(archive) as tar:
+                tar.extractall(aside, filter="data")
+        for entry in sorted(Path(aside).iterdir()):
+            if (old := folder / entry.name).is_dir():
+                shutil.rmtree(old)
+            entry.replace(folder / entry.name)
+
+
+def _unzip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for name in packed.namelist():
+            if not (folder / name).resolve().is_relative_to(folder.resolve()):
+                raise zipfile.BadZipFile(f"the entry {name!r} points outside the folder")
+        packed.extractall(folder)

@@ -1,0 +1,155 @@
+"""The data folder: fetch a set into it, say what is there and whether it is sound, load from it."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from shiftmatch.data.archives import unpack
+from shiftmatch.data.catalog import Download, Published, published
+from shiftmatch.data.checksums import checksum, verify
+from shiftmatch.data.download import download
+from shiftmatch.data.folder import data_folder
+from shiftmatch.data.labelled import Labelled
+from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
+from shiftmatch.files import atomic_path
+from shiftmatch.progress import track
+
+Root = str | os.PathLike[str] | None
+State = Literal["absent", "incomplete", "damaged", "unchecked", "holds"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is there of one data set, where it came from, and whether its checksums hold."""
+
+    name: str
+    folder: Path
+    state: State
+    detail: str
+    source: str = ""
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is remembered of a fetched set: which mirror gave each download, and checksums that nobody publishes."""
+
+    downloads: Mapping[str, str] = field(default_factory=dict)
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, name: str, root: Path) -> "Record":
+        path = cls.path(name, root)
+        try:
+            return cls(**json.loads(path.read_text())) if path.exists() else cls()
+        except (ValueError, TypeError) as error:
+            raise FileFormatError(
+                f"{path} is not a download record ({error}). Delete it: checksums are then recorded anew."
+            ) from error
+
+    def write(self, name: str, root: Path) -> None:
+        with atomic_path(self.path(name, root)) as path:
+            path.write_text(
+                json.dumps({"downloads": dict(self.downloads), "checksums": dict(self.checksums)}, indent=1)
+            )
+
+    @staticmethod
+    def path(name: str, root: Path) -> Path:
+        return root / ".records" / f"{name}.json"
+
+
+def load(name: str, split: str = "test", *, root: Root = None, limit: int | None = None) -> Labelled:
+    """A split of a data set in the data folder; large sets are memory-mapped, image files decoded when indexed."""
+    entry, folder = published(name), data_folder(root)
+    if split not in entry.splits:
+        raise InputError(f"{name} has no split {split!r}; it has {', '.join(entry.splits)}.")
+    paths = [folder / entry.folder / file for file in entry.splits[split]]
+    if missing := [path for path in paths if not path.exists()]:
+        raise DataNotFoundError(f"{missing[0]} does not exist. {_how_to_get(name, entry, folder)}")
+    images, labels = entry.read(paths)
+    return Labelled(images, labels, f"{name} {split}", str(folder / entry.folder)).first(limit)
+
+
+def get(name: str, *, root: Root = None, show: bool = True) -> Status:
+    """Fetch a data set into the data folder unless it is there and sound; archives put there by hand are used."""
+    entry, folder = published(name), data_folder(root)
+    status = inspect(name, root=folder, show=show)
+    if status.state in ("holds", "unchecked"):
+        return status
+    if not entry.downloads:
+        raise DataNotFoundError(f"{entry.title} has no free download. {_how_to_get(name, entry, folder)}")
+    record = Record.read(name, folder) if status.state == "incomplete" else Record()
+    for item in entry.downloads:
+        if item.file not in record.downloads:
+            source = _install(item, folder, show=show)
+            record = Record({**record.downloads, item.file: source}, record.checksums)
+            record.write(name, folder)
+    unpublished = [file for file in entry.files if file not in _published_checksums(entry)]
+    sums = {file: checksum(path) for file in unpublished if (path := folder / entry.folder / file).is_file()}
+    Record(record.downloads, sums).write(name, folder)
+    return inspect(name, root=folder, show=show)
+
+
+def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
+    """Look at a data set on disk and check every file that has a checksum."""
+    entry, folder = published(name), data_folder(root)
+    record, home = Record.read(name, folder), folder / entry.folder
+    missing = [file for file in entry.files if not (home / file).exists()]
+    if len(missing) == len(entry.files):
+        return Status(name, home, "absent", "")
+    source = " ".join(sorted({url.rsplit("/", 1)[0] for url in record.downloads.values()})) or "put there by hand"
+    found = (source, sum(_sizes(home / file for file in entry.files)))
+    if missing:
+        return Status(
+            name, home, "incomplete", f"{len(missing)} of {len(entry.files)} lack, {missing[0]} first", *found
+        )
+    known = {**record.checksums, **_published_checksums(entry)}
+    try:
+        for file in track(sorted(known), f"checking {name}", show=show):
+            verify(home / file, known[file])
+    except FileFormatError as error:
+        return Status(name, home, "damaged", str(error), *found)
+    if not known:
+        detail = "of the archives held at download" if record.downloads else "none is published for these files"
+        return Status(name, home, "unchecked", detail, *found)
+    return Status(name, home, "holds", "recorded at download" if record.checksums else "published", *found)
+
+
+def _install(item: Download, folder: Path, *, show: bool) -> str:
+    """Download (unless it lies there already), verify and unpack; return where it came from."""
+    home = folder / item.into
+    archive = home / item.file
+    if archive.exists():
+        verify(archive, item.checksum)
+        source = "by hand/"
+    else:
+        source = download(item.urls, archive, checksum=item.checksum, show=show)
+    unpack(archive, home)
+    if archive.suffix in (".gz", ".tar", ".zip"):
+        archive.unlink()
+    return source
+
+
+def _published_checksums(entry: Published) -> dict[str, str]:
+    whole = {item.file: item.checksum for item in entry.downloads if item.file in entry.files}
+    return {**whole, **entry.checksums}
+
+
+def _sizes(paths: Iterator[Path]) -> Iterator[int]:
+    for path in paths:
+        if path.is_dir():
+            yield from (file.stat().st_size for file in path.rglob("*") if file.is_file())
+        elif path.exists():
+            yield path.stat().st_size
+
+
+def _how_to_get(name: str, entry: Published, folder: Path) -> str:
+    by_hand = (
+        f"put its files into {folder / entry.folder} ({', '.join(entry.files[:4])}{', …' * (len(entry.files) > 4)})"
+    )
+    if entry.downloads:
+        return f"Fetch it with `shiftmatch data get {name}`, or {by_hand}; it is published at {entry.page}."
+    return f"Get it from {entry.page} and {by_hand}."

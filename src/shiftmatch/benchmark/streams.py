@@ -96,7 +96,7 @@ def _parse(name: str) -> tuple[str, float]:
     in_range = {"mixture": 0 <= value <= 1, "dirichlet": 0 < value < np.inf}.get(kind, not number)
     if kind not in DEFAULTS or not in_range:
         raise InputError(
-            f"There is no stream {name!r}; there are iid, gradual, mixture:SHARE (0 to 1) and dirichlet:ALPHA (above 0)."
+            f"There is no stream {name!r}; there are iid, gradual, mixture:SHARE (0 to 1), dirichlet:ALPHA (over 0)."
         )
     return kind, value
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from shiftmatch.corruptions import corrupt, frost_source
 from shiftmatch.data.catalog import published
-from shiftmatch.data.folder import data_folder
+from shiftmatch.data.folder import data_folder, frost_folder
 from shiftmatch.data.inventory import load
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.data.layouts import Severity, is_stored, layout_of, load_corrupted
@@ -53,7 +53,7 @@ class Suite:
             writer = "written by shiftmatch" if (folder / PROVENANCE).exists() else "published files"
             parts.append(f"{_listed(self.stored, self.corruptions)}: {writer} in {folder}")
         if made:
-            frost = f", frost {frost_source()}" if "frost" in made else ""
+            frost = f", frost: {frost_source(frost_folder(self.root))}" if "frost" in made else ""
             parts.append(f"{_listed(made, self.corruptions)}: made from {self.clean.name} with seed {self.seed}{frost}")
         return "; ".join(parts)
 
@@ -67,7 +67,8 @@ class Suite:
         index = torch.arange(len(self)) if index is None else index
         if corruption in self.stored:
             return self._stored(corruption, severity).images[index]
-        return corrupt(self.clean.images[index], corruption, severity=severity, suite=self.name, seed=self.seed)
+        clean, frost = self.clean.images[index], frost_folder(self.root)
+        return corrupt(clean, corruption, severity=severity, suite=self.name, seed=self.seed, frost=frost)
 
     def cells(self) -> Iterator[tuple[str, Severity]]:
         """Every corruption at every severity."""

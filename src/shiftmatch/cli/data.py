@@ -1,6 +1,6 @@
 """`shiftmatch data`: what is in the data folder, and fetching more."""
 
-from typing import Annotated
+from typing import Annotated, no_type_check
 
 import typer
 from rich.console import Console
@@ -19,12 +19,12 @@ _STYLE = {"holds": "green", "unchecked": "yellow", "incomplete": "yellow", "dama
 
 
 @app.callback()
+@no_type_check  # Typer hands in a parent of the Context that it wants to be asked for
 def list_data(context: typer.Context, root: Root = None) -> None:
     """List what is in the data folder, where it came from, its size and whether its checksums hold."""
     if context.invoked_subcommand is None:
         statuses = [inspect(name, root=root) for name in CATALOG]
-        console = Console()
-        console.print(_table(statuses, str(data_folder(root))))
+        Console().print(_table(statuses, str(data_folder(root))))
         if any(status.state == "damaged" for status in statuses):
             raise typer.Exit(1)
 

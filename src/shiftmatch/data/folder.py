@@ -15,3 +15,12 @@ def data_folder(root: str | os.PathLike[str] | None = None) -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("shiftmatch", appauthor=False)
+
+
+def frost_folder(root: str | os.PathLike[str] | None = None) -> Path:
+    """Where the published photographs of frost are looked for.
+
+    >>> frost_folder("somewhere").parts
+    ('somewhere', 'frost')
+    """
+    return data_folder(root) / "frost"

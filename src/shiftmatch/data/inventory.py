@@ -18,6 +18,7 @@ from shiftmatch.files import atomic_path
 from shiftmatch.progress import track
 
 Root = str | os.PathLike[str] | None
+BY_HAND = "put there by hand"
 State = Literal["absent", "incomplete", "damaged", "unchecked", "holds"]
 
 
@@ -100,7 +101,7 @@ def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
     missing = [file for file in entry.files if not (home / file).exists()]
     if len(missing) == len(entry.files):
         return Status(name, home, "absent", "")
-    source = " ".join(sorted({url.rsplit("/", 1)[0] for url in record.downloads.values()})) or "put there by hand"
+    source = ", ".join(sorted(set(record.downloads.values()))) or BY_HAND
     found = (source, sum(_sizes(home / file for file in entry.files)))
     if missing:
         return Status(
@@ -124,9 +125,9 @@ def _install(item: Download, folder: Path, *, show: bool) -> str:
     archive = home / item.file
     if archive.exists():
         verify(archive, item.checksum)
-        source = "by hand/"
+        source = BY_HAND
     else:
-        source = download(item.urls, archive, checksum=item.checksum, show=show)
+        source = download(item.urls, archive, checksum=item.checksum, show=show).removesuffix(f"/{item.file}")
     unpack(archive, home)
     if archive.suffix in (".gz", ".tar", ".zip"):
         archive.unlink()

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import torch
 
 from shiftmatch.corruptions import corrupt, frost_source
+from shiftmatch.data.folder import frost_folder
 from shiftmatch.data.inventory import load
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.data.layouts import Layout, Severity, layout_of
@@ -51,12 +52,23 @@ class Job:
     def images(self, piece: Piece) -> Pixels:
         """The corrupted images of a piece."""
         clean = self.clean.images[torch.arange(piece.start, piece.stop)]
-        return corrupt(clean, piece.name, severity=piece.severity, suite=self.suite, seed=self.seed)
+        return corrupt(
+            clean,
+            piece.name,
+            severity=piece.severity,
+            suite=self.suite,
+            seed=self.seed,
+            frost=frost_folder(self.root),
+        )
 
     def provenance(self) -> dict[str, object]:
         """What a reader of the files should know of their making."""
         settings = {key: value for key, value in asdict(self).items() if key != "root"}
-        return {"written by": f"shiftmatch {version('shiftmatch')}", **settings, "frost": str(frost_source())}
+        return {
+            "written by": f"shiftmatch {version('shiftmatch')}",
+            **settings,
+            "frost": frost_source(frost_folder(self.root)),
+        }
 
 
 @lru_cache(maxsize=1)

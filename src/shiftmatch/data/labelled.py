@@ -1,7 +1,7 @@
 """A labelled set of images: the one value that every reader returns and every consumer takes."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, overload, runtime_checkable
+from typing import Protocol, overload, runtime_checkable
 
 from jaxtyping import Int64
 from torch import Tensor
@@ -53,6 +53,6 @@ class Labelled:
     def __repr__(self) -> str:
         return f"Labelled({self.name}: {len(self):,} images, from {self.source})"
 
-    def first(self, limit: int | None) -> Self:
+    def first(self, limit: int | None) -> "Labelled":
         """The first `limit` images, or all of them."""
         return self if limit is None else replace(self, images=self.images[:limit], labels=self.labels[:limit])

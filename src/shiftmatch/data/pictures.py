@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self, overload
+from typing import overload
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class Pictures:
     labels: Int64[Tensor, "n"]
 
     @classmethod
-    def below(cls, folder: Path) -> Self:
+    def below(cls, folder: Path) -> "Pictures":
         """Every image in the class folders of `folder`; the label is the rank of the class folder's name."""
         classes = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         found = [(_mixing(path), path, label) for label, kind in enumerate(classes) for path in _images(kind)]
@@ -44,12 +44,12 @@ class Pictures:
         return len(self.paths)
 
     @overload
-    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: slice) -> "Pictures": ...
 
     @overload
     def __getitem__(self, index: Tensor) -> Tensor: ...
 
-    def __getitem__(self, index: slice | Tensor) -> Self | Tensor:
+    def __getitem__(self, index: slice | Tensor) -> "Pictures | Tensor":
         if isinstance(index, slice):
             return replace(self, paths=self.paths[index], labels=self.labels[index])
         return torch.stack([open_picture(self.paths[position]) for position in index.tolist()])

@@ -21,6 +21,8 @@ Reader = Callable[[Sequence[Path]], Read]
 
 # Arrays are mapped copy-on-write: large sets need no memory, and no write ever reaches the file.
 _MAP: Literal["c"] = "c"
+UNSIGNED_BYTES = 0x08
+"""The code of the type in an idx header."""
 
 
 def read_idx(paths: Sequence[Path]) -> Read:
@@ -58,7 +60,7 @@ def read_matlab(paths: Sequence[Path]) -> Read:
     try:
         contents = loadmat(str(path), variable_names=["X", "y"])
         images, labels = contents["X"], contents["y"].astype(np.int64).ravel()
-    except (ValueError, TypeError, KeyError, OSError, NotImplementedError, MatReadError, zlib.error) as error:
+    except (ValueError, TypeError, LookupError, OSError, NotImplementedError, MatReadError, zlib.error) as error:
         raise _wrong(path, "a MATLAB 5 file with the arrays X and y", repr(error)) from error
     return torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))), torch.from_numpy(labels % 10)
 
@@ -80,13 +82,13 @@ def read_array(path: Path) -> NDArray[np.generic]:
 
 def _idx(path: Path, axes: int) -> NDArray[np.uint8]:
     with path.open("rb") as file:
-        header = np.frombuffer(file.read(4 * (1 + axes)), ">i4")
-    magic = 0x800 + axes  # 0x08: unsigned bytes
-    if len(header) != 1 + axes or header[0] != magic:
-        raise _wrong(path, f"an idx file of bytes with {axes} axes (magic number {magic})", f"it begins with {header}")
-    shape = tuple(int(size) for size in header[1:])
-    _check_size(path, header.nbytes + prod(shape))
-    return np.memmap(path, np.uint8, _MAP, offset=header.nbytes, shape=shape)
+        header = file.read(4 * (1 + axes))
+    if len(header) != 4 * (1 + axes) or header[:4] != bytes([0, 0, UNSIGNED_BYTES, axes]):
+        raise _wrong(path, f"an idx file of bytes with {axes} axes", f"one that begins with {header!r}")
+    shape = tuple(np.frombuffer(header[4:], ">i4").tolist())
+    if (size := path.stat().st_size) != len(header) + prod(shape):
+        raise _wrong(path, f"{len(header) + prod(shape):,} bytes, as its header says", f"{size:,}")
+    return np.memmap(path, np.uint8, _MAP, offset=len(header), shape=shape)
 
 
 def _records(path: Path, length: int) -> NDArray[np.uint8]:
@@ -94,11 +96,6 @@ def _records(path: Path, length: int) -> NDArray[np.uint8]:
     if size == 0 or size % length:
         raise _wrong(path, f"whole records of {length} bytes", f"{size:,} bytes")
     return np.memmap(path, np.uint8, _MAP).reshape(-1, length)
-
-
-def _check_size(path: Path, expected: int) -> None:
-    if (size := path.stat().st_size) != expected:
-        raise _wrong(path, f"{expected:,} bytes, as its header says", f"{size:,}")
 
 
 def _wrong(path: Path, expected: str, found: str) -> FileFormatError:

@@ -7,6 +7,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from shiftmatch.corruptions import corrupt, names
+from shiftmatch.data.folder import frost_folder
 from shiftmatch.data.layouts import layout_of
 from shiftmatch.data.pictures import SHORT_SIDE, SIDE, centre
 from shiftmatch.progress import track
@@ -52,8 +53,8 @@ def _prepare(image: Image.Image, suite: str, side: int) -> Image.Image:
 
 def _cells(clean: Image.Image, name: str, suite: str, seed: int) -> Iterator[Image.Image]:
     yield clean
-    pixels = np.atleast_3d(np.array(clean))
-    batch = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+    batch = torch.from_numpy(np.atleast_3d(np.array(clean))).permute(2, 0, 1)[None]
     for severity in layout_of(suite).severities:
-        corrupted = corrupt(batch, name, severity=severity, suite=suite, seed=seed)[0].permute(1, 2, 0).numpy()
-        yield Image.fromarray(corrupted.squeeze(-1) if corrupted.shape[-1] == 1 else corrupted)
+        corrupted = corrupt(batch, name, severity=severity, suite=suite, seed=seed, frost=frost_folder())[0]
+        pixels = corrupted.permute(1, 2, 0).numpy()
+        yield Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)

@@ -1,0 +1,21 @@
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from made_sets import write_mnist
+from shiftmatch.cli import app
+from shiftmatch.data.catalog import CATALOG
+
+
+def test_the_list_names_every_set_and_says_what_is_damaged(tmp_path: Path) -> None:
+    runner = CliRunner(env={"COLUMNS": "200"})
+    empty = runner.invoke(app, ["data", "--root", str(tmp_path)])
+    assert empty.exit_code == 0
+    assert all(name in empty.stdout for name in CATALOG)
+    write_mnist(tmp_path)
+    assert "incomplete" in runner.invoke(app, ["data", "--root", str(tmp_path)]).stdout
+    for part in ("images-idx3", "labels-idx1"):
+        (tmp_path / "mnist" / f"train-{part}-ubyte").touch()
+    damaged = runner.invoke(app, ["data", "--root", str(tmp_path)])
+    assert damaged.exit_code == 1
+    assert "damaged" in damaged.stdout

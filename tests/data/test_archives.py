@@ -35,7 +35,10 @@ PACK = {"set.tar": tar, "set.tar.gz": tar, "set.zip": zipped}
 def test_archives_unpack_into_the_folder_and_leave_nothing_else(tmp_path: Path, name: str) -> None:
     archive, out = PACK[name](tmp_path / name, FILES), tmp_path / "out"
     unpack(archive, out)
+    (out / "set" / "a.npy").write_bytes(b"damaged")
+    (out / "set" / "mine").write_bytes(b"the user's")
     unpack(archive, out)  # again, over what is there
+    (out / "set" / "mine").unlink()  # which is kept
     assert {str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()} == FILES
     assert list(out.iterdir()) == [out / "set"]
 

@@ -56,6 +56,15 @@ def test_whatever_an_earlier_call_left_behind_the_result_is_right(tmp_path: Path
     assert (tmp_path / "set.bin").read_bytes() == CONTENT
 
 
+def test_wrong_bytes_at_the_last_attempt_are_refused_too(tmp_path: Path) -> None:
+    (tmp_path / "set.bin.part").write_bytes(b"of another file")
+    with mirror({"set.bin": CONTENT}, cuts=(5, 5)) as server:
+        with pytest.raises(DataNotFoundError, match="expected sha256:"):
+            download([f"{server.url}/set.bin"], tmp_path / "set.bin", checksum=CHECKSUM)
+        download([f"{server.url}/set.bin"], tmp_path / "set.bin", checksum=CHECKSUM)
+    assert (tmp_path / "set.bin").read_bytes() == CONTENT
+
+
 def test_wrong_bytes_are_refused_and_not_kept(tmp_path: Path) -> None:
     with mirror({"set.bin": b"something else"}) as server:
         with pytest.raises(DataNotFoundError, match=f"expected {CHECKSUM}, found sha256:"):

@@ -14,6 +14,7 @@ from shared_data import DATA, needs_data
 from shiftmatch.data import catalog
 from shiftmatch.data.catalog import Download, published
 from shiftmatch.data.inventory import get, inspect, load
+from shiftmatch.data.writing import write_corrupted
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 
 
@@ -105,6 +106,14 @@ def test_files_without_a_known_checksum_are_called_unchecked(tmp_path: Path, mon
     write_cifar10(tmp_path)
     offer(monkeypatch, "cifar10", split="test")
     assert inspect("cifar10", root=tmp_path).state == "unchecked"
+
+
+def test_a_set_of_the_users_making_is_named_as_such_and_not_overwritten(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    write_corrupted("cifar10-c", root=tmp_path, corruptions=["contrast"])
+    assert inspect("cifar10-c", root=tmp_path).source == "written by shiftmatch corrupt"
+    with pytest.raises(InputError, match="Move it away"):
+        get("cifar10-c", root=tmp_path)
 
 
 def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:

@@ -4,11 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from PIL import Image, UnidentifiedImageError
 
-from shiftmatch.data.sheet import sheet
+from shiftmatch.data.sheet import open_photo, sheet
 from shiftmatch.data.writing import write_corrupted
-from shiftmatch.errors import InputError
 from shiftmatch.files import atomic_path
 
 
@@ -34,16 +32,7 @@ def corrupt(
         typer.echo(f"{suite} is in {folder}")
     else:
         target = out or Path(f"{show.stem}-{suite}.png")
-        picture = sheet(_open(show), suite, seed=seed)
+        picture = sheet(open_photo(show), suite, seed=seed)
         with atomic_path(target) as path:
             picture.save(path, "PNG")
         typer.echo(f"The sheet is {target}")
-
-
-def _open(path: Path) -> Image.Image:
-    try:
-        with Image.open(path) as image:
-            image.load()
-            return image
-    except (OSError, UnidentifiedImageError) as error:
-        raise InputError(f"{path} is not an image that can be read: {error}. Give a JPEG or PNG file.") from error

@@ -31,17 +31,23 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def _unpack_tree(archive: Path, folder: Path) -> None:
-    """Unpack aside, then move each top-level entry into place: what has its name is whole."""
+    """Unpack aside, then move into place: what has its name is whole."""
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as aside:
         if archive.suffix == ".zip":
             _unzip(archive, Path(aside))
         else:
             with tarfile.open(archive) as tar:
                 tar.extractall(aside, filter="data")
-        for entry in sorted(Path(aside).iterdir()):
-            if (old := folder / entry.name).is_dir():
-                shutil.rmtree(old)
-            entry.replace(folder / entry.name)
+        _move(Path(aside), folder)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename `source` to `target`; a folder that is there already keeps what else it has."""
+    if source.is_dir() and target.is_dir():
+        for entry in source.iterdir():
+            _move(entry, target / entry.name)
+    else:
+        source.replace(target)
 
 
 def _unzip(archive: Path, folder: Path) -> None:

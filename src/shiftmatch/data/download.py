@@ -42,7 +42,7 @@ def download(urls: Sequence[str], target: Path, *, checksum: str, show: bool = T
 
 def _complete(url: str, part: Path, checksum: str, *, show: bool) -> None:
     """Bring `part` to its end, going on where a transfer broke, until it has the right checksum."""
-    for attempt in range(ATTEMPTS):
+    for left in reversed(range(ATTEMPTS)):
         resumed = part.exists()
         try:
             _transfer(url, part, show=show)
@@ -50,11 +50,11 @@ def _complete(url: str, part: Path, checksum: str, *, show: bool) -> None:
         except urllib.error.URLError:
             raise
         except _BROKEN:
-            if attempt == ATTEMPTS - 1:
+            if not left:
                 raise
         except FileFormatError:
             part.unlink()
-            if not resumed:  # the mirror itself has other bytes; asking again would give the same
+            if not (left and resumed):  # all came from this mirror, and asking again would give the same
                 raise
         else:
             return

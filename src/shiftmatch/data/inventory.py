@@ -11,7 +11,7 @@ from shiftmatch.data.archives import unpack
 from shiftmatch.data.catalog import Download, Published, published
 from shiftmatch.data.checksums import checksum, verify
 from shiftmatch.data.download import download
-from shiftmatch.data.folder import data_folder
+from shiftmatch.data.folder import PROVENANCE, data_folder
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 from shiftmatch.files import atomic_path
@@ -19,6 +19,7 @@ from shiftmatch.progress import track
 
 Root = str | os.PathLike[str] | None
 BY_HAND = "put there by hand"
+MADE = "written by shiftmatch corrupt"
 State = Literal["absent", "incomplete", "damaged", "unchecked", "holds"]
 
 
@@ -78,6 +79,8 @@ def get(name: str, *, root: Root = None, show: bool = True) -> Status:
     """Fetch a data set into the data folder unless it is there and sound; archives put there by hand are used."""
     entry, folder = published(name), data_folder(root)
     status = inspect(name, root=folder, show=show)
+    if status.source == MADE:
+        raise InputError(f"{status.folder} holds a set {MADE}. Move it away or delete it to fetch the published one.")
     if status.state in ("holds", "unchecked"):
         return status
     if not entry.downloads:
@@ -101,8 +104,8 @@ def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
     missing = [file for file in entry.files if not (home / file).exists()]
     if len(missing) == len(entry.files):
         return Status(name, home, "absent", "")
-    source = ", ".join(sorted(set(record.downloads.values()))) or BY_HAND
-    found = (source, sum(_sizes(home / file for file in entry.files)))
+    source = MADE if (home / PROVENANCE).exists() else ", ".join(sorted(set(record.downloads.values()))) or BY_HAND
+    found = (source, sum(track(_sizes(home / file for file in entry.files), f"measuring {name}", show=show)))
     if missing:
         return Status(
             name, home, "incomplete", f"{len(missing)} of {len(entry.files)} lack, {missing[0]} first", *found

@@ -41,7 +41,13 @@ class Job:
 
     @property
     def clean(self) -> Labelled:
+        """The clean set, read once in each process."""
         return _load(self)
+
+    @staticmethod
+    def forget() -> None:
+        """Read clean sets anew: their files may be others than before."""
+        _load.cache_clear()
 
     def pieces(self, name: str, size: int) -> Iterator[Piece]:
         """The pieces of a corruption, severity by severity."""

@@ -6,7 +6,7 @@ from typing import Protocol, overload, runtime_checkable
 from jaxtyping import Int64
 from torch import Tensor
 
-from shiftmatch.errors import FileFormatError
+from shiftmatch.errors import FileFormatError, InputError
 
 
 @runtime_checkable
@@ -55,4 +55,8 @@ class Labelled:
 
     def first(self, limit: int | None) -> "Labelled":
         """The first `limit` images, or all of them."""
-        return self if limit is None else replace(self, images=self.images[:limit], labels=self.labels[:limit])
+        if limit is None:
+            return self
+        if limit < 1:
+            raise InputError(f"limit must be at least 1 image, not {limit}.")
+        return replace(self, images=self.images[:limit], labels=self.labels[:limit])

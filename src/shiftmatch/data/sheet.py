@@ -1,15 +1,17 @@
 """A contact sheet: one image under every corruption at every severity."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from shiftmatch.corruptions import corrupt, names
 from shiftmatch.data.folder import frost_folder
 from shiftmatch.data.layouts import layout_of
 from shiftmatch.data.pictures import SHORT_SIDE, SIDE, centre
+from shiftmatch.errors import InputError
 from shiftmatch.progress import track
 
 CELL = 128
@@ -28,7 +30,7 @@ def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, show:
     layout = layout_of(suite)
     clean = _prepare(image, suite, layout.side)
     zoom = max(1, CELL // layout.side)
-    columns = ("clean", *(str(severity or "published") for severity in layout.severities))
+    columns = ("clean", *(f"severity {severity}" if severity else "published" for severity in layout.severities))
     step = zoom * layout.side + GAP
     corruptions = names(suite)
     canvas = Image.new("RGB", (LABEL_WIDTH + step * len(columns) + GAP, HEADER + step * len(corruptions)), "white")
@@ -43,6 +45,15 @@ def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, show:
                 cell.resize((step - GAP, step - GAP), Image.Resampling.NEAREST), (LABEL_WIDTH + step * column, top)
             )
     return canvas
+
+
+def open_photo(path: Path) -> Image.Image:
+    """An image file of the user's, upright as its camera noted."""
+    try:
+        with Image.open(path) as image:
+            return ImageOps.exif_transpose(image).convert("RGB")
+    except OSError as error:
+        raise InputError(f"{path} is not an image that can be read: {error}. Give a JPEG or PNG file.") from error
 
 
 def _prepare(image: Image.Image, suite: str, side: int) -> Image.Image:

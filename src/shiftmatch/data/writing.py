@@ -8,7 +8,7 @@ from pathlib import Path
 from shiftmatch.corruptions import names
 from shiftmatch.data.catalog import published
 from shiftmatch.data.corrupted_files import ArrayFiles, CorruptedFiles, PictureFiles
-from shiftmatch.data.folder import data_folder
+from shiftmatch.data.folder import PROVENANCE, data_folder
 from shiftmatch.data.inventory import Root
 from shiftmatch.data.job import Job
 from shiftmatch.data.layouts import layout_of
@@ -16,8 +16,6 @@ from shiftmatch.data.workers import mapping
 from shiftmatch.errors import InputError
 from shiftmatch.files import atomic_path
 from shiftmatch.progress import track
-
-PROVENANCE = "shiftmatch.json"
 
 
 def write_corrupted(
@@ -37,6 +35,7 @@ def write_corrupted(
     Every finished file appears at once and whole; its bytes depend on neither the workers nor the interruptions.
     """
     layout, folder = layout_of(suite), data_folder(root)
+    Job.forget()
     job = Job(suite, data or layout.clean, str(folder), seed, limit)
     chosen = check_corruptions(suite, corruptions)
     target = Path(out) if out is not None else folder / _home(job)

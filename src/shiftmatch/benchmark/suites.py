@@ -1,5 +1,6 @@
 """Suites: a clean test set under every corruption at every severity, from published files or made on the fly."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -50,10 +51,9 @@ class Suite:
         parts = []
         if self.stored:
             folder = data_folder(self.root) / published(self.name).folder
-            writer = "written by shiftmatch" if (folder / PROVENANCE).exists() else "published files"
-            parts.append(f"{_listed(self.stored, self.corruptions)}: {writer} in {folder}")
+            parts.append(f"{_listed(self.stored, self.corruptions)}: {_writer(folder)} in {folder}")
         if made:
-            frost = f", frost: {frost_source(frost_folder(self.root))}" if "frost" in made else ""
+            frost = f" and frost {frost_source(frost_folder(self.root))}" if "frost" in made else ""
             parts.append(f"{_listed(made, self.corruptions)}: made from {self.clean.name} with seed {self.seed}{frost}")
         return "; ".join(parts)
 
@@ -149,6 +149,13 @@ def open_suite(
     chosen = check_corruptions(name, corruptions)
     stored = tuple(c for c in chosen if all(is_stored(name, c, level, root=folder) for level in levels))
     return Suite(name, load(layout.clean, root=folder, limit=limit), chosen, levels, stored, seed, folder)
+
+
+def _writer(folder: Path) -> str:
+    if not (folder / PROVENANCE).exists():
+        return "published files"
+    note = json.loads((folder / PROVENANCE).read_text())
+    return f"files made by {note['made by']} with seed {note['seed']} and frost {note['frost']}"
 
 
 def _listed(names: Sequence[str], of: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 
 from shiftmatch.errors import FileFormatError
@@ -12,18 +13,15 @@ from shiftmatch.files import atomic_path
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Put the contents of a .tar, .tar.gz, .zip or single-file .gz into `folder`; copy any other file there."""
+    """Put the contents of a .tar, .tar.gz, .zip or single-file .gz into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         if archive.suffix == ".zip" or ".tar" in archive.suffixes:
             _unpack_tree(archive, folder)
-        elif archive.suffix == ".gz":
+        else:
             with gzip.open(archive) as packed, atomic_path(folder / archive.stem) as path, path.open("wb") as file:
                 shutil.copyfileobj(packed, file)
-        elif archive.parent != folder:
-            with atomic_path(folder / archive.name) as path:
-                shutil.copyfile(archive, path)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise FileFormatError(
             f"{archive} cannot be unpacked ({error}); expected a complete archive without links or paths that leave "
             f"the folder. Delete it and fetch it again."

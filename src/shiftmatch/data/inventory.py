@@ -1,9 +1,8 @@
 """The data folder: fetch a set into it, say what is there and whether it is sound, load from it."""
 
-import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +12,8 @@ from shiftmatch.data.checksums import checksum, verify
 from shiftmatch.data.download import download
 from shiftmatch.data.folder import PROVENANCE, data_folder
 from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.records import Record
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
-from shiftmatch.files import atomic_path
 from shiftmatch.progress import track
 
 Root = str | os.PathLike[str] | None
@@ -33,34 +32,6 @@ class Status:
     detail: str
     source: str = ""
     bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Record:
-    """What is remembered of a fetched set: which mirror gave each download, and checksums that nobody publishes."""
-
-    downloads: Mapping[str, str] = field(default_factory=dict)
-    checksums: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, name: str, root: Path) -> "Record":
-        path = cls.path(name, root)
-        try:
-            return cls(**json.loads(path.read_text())) if path.exists() else cls()
-        except (ValueError, TypeError) as error:
-            raise FileFormatError(
-                f"{path} is not a download record ({error}). Delete it: checksums are then recorded anew."
-            ) from error
-
-    def write(self, name: str, root: Path) -> None:
-        with atomic_path(self.path(name, root)) as path:
-            path.write_text(
-                json.dumps({"downloads": dict(self.downloads), "checksums": dict(self.checksums)}, indent=1)
-            )
-
-    @staticmethod
-    def path(name: str, root: Path) -> Path:
-        return root / ".records" / f"{name}.json"
 
 
 def load(name: str, split: str = "test", *, root: Root = None, limit: int | None = None) -> Labelled:
@@ -85,11 +56,13 @@ def get(name: str, *, root: Root = None, show: bool = True) -> Status:
         return status
     if not entry.downloads:
         raise DataNotFoundError(f"{entry.title} has no free download. {_how_to_get(name, entry, folder)}")
-    record = Record.read(name, folder) if status.state == "incomplete" else Record()
+    record = Record.read(name, folder)
+    if status.state == "damaged" or len(record.downloads) == len(entry.downloads):  # something was lost since
+        record = Record()
     for item in entry.downloads:
         if item.file not in record.downloads:
             source = _install(item, folder, show=show)
-            record = Record({**record.downloads, item.file: source}, record.checksums)
+            record = Record({**record.downloads, item.file: source})
             record.write(name, folder)
     unpublished = [file for file in entry.files if file not in _published_checksums(entry)]
     sums = {file: checksum(path) for file in unpublished if (path := folder / entry.folder / file).is_file()}
@@ -107,9 +80,8 @@ def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
     source = MADE if (home / PROVENANCE).exists() else ", ".join(sorted(set(record.downloads.values()))) or BY_HAND
     found = (source, sum(track(_sizes(home / file for file in entry.files), f"measuring {name}", show=show)))
     if missing:
-        return Status(
-            name, home, "incomplete", f"{len(missing)} of {len(entry.files)} lack, {missing[0]} first", *found
-        )
+        detail = f"{len(missing)} of {len(entry.files)} files are missing, such as {missing[0]}"
+        return Status(name, home, "incomplete", detail, *found)
     known = {**record.checksums, **_published_checksums(entry)}
     try:
         for file in track(sorted(known), f"checking {name}", show=show):
@@ -131,8 +103,8 @@ def _install(item: Download, folder: Path, *, show: bool) -> str:
         source = BY_HAND
     else:
         source = download(item.urls, archive, checksum=item.checksum, show=show).removesuffix(f"/{item.file}")
-    unpack(archive, home)
     if archive.suffix in (".gz", ".tar", ".zip"):
+        unpack(archive, home)
         archive.unlink()
     return source
 
@@ -151,9 +123,8 @@ def _sizes(paths: Iterator[Path]) -> Iterator[int]:
 
 
 def _how_to_get(name: str, entry: Published, folder: Path) -> str:
-    by_hand = (
-        f"put its files into {folder / entry.folder} ({', '.join(entry.files[:4])}{', …' * (len(entry.files) > 4)})"
-    )
+    some = ", ".join(entry.files[:4]) + ", …" * (len(entry.files) > 4)
+    by_hand = f"put its files into {folder / entry.folder} ({some})"
     if entry.downloads:
         return f"Fetch it with `shiftmatch data get {name}`, or {by_hand}; it is published at {entry.page}."
     return f"Get it from {entry.page} and {by_hand}."

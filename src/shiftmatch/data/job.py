@@ -71,7 +71,7 @@ class Job:
         """What a reader of the files should know of their making."""
         settings = {key: value for key, value in asdict(self).items() if key != "root"}
         return {
-            "written by": f"shiftmatch {version('shiftmatch')}",
+            "made by": f"shiftmatch {version('shiftmatch')}",
             **settings,
             "frost": frost_source(frost_folder(self.root)),
         }

@@ -59,10 +59,10 @@ def read_matlab(paths: Sequence[Path]) -> Read:
     (path,) = paths
     try:
         contents = loadmat(str(path), variable_names=["X", "y"])
-        images, labels = contents["X"], contents["y"].astype(np.int64).ravel()
+        images, labels = contents["X"].transpose(3, 2, 0, 1).astype(np.uint8, order="C"), contents["y"].ravel()
     except (ValueError, TypeError, LookupError, OSError, NotImplementedError, MatReadError, zlib.error) as error:
         raise _wrong(path, "a MATLAB 5 file with the arrays X and y", repr(error)) from error
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(3, 2, 0, 1))), torch.from_numpy(labels % 10)
+    return torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64) % 10)
 
 
 def read_pictures(paths: Sequence[Path]) -> Read:

@@ -40,9 +40,7 @@ def write_corrupted(
     chosen = check_corruptions(suite, corruptions)
     target = Path(out) if out is not None else folder / _home(job)
     files: CorruptedFiles = ArrayFiles(job, target) if layout.images else PictureFiles(job, target)
-    missing = {
-        name: files.missing(name) for name in chosen
-    }  # first, so that mistakes are told before anything is written
+    missing = {name: files.missing(name) for name in chosen}  # tells mistakes before anything is written
     _claim(target, job)
     with mapping(workers) as run:
         for number, (name, pieces) in enumerate(missing.items(), 1):

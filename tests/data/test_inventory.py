@@ -5,12 +5,13 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from made_sets import write_cifar10, write_mnist
 from mirror import mirror
-from shared_data import DATA, needs_data
+from shared_data import DATA, SHARED, needs_data, needs_shared
 from shiftmatch.data import catalog
 from shiftmatch.data.catalog import Download, published
 from shiftmatch.data.inventory import get, inspect, load
@@ -125,6 +126,17 @@ def test_what_is_missing_comes_with_what_to_do(tmp_path: Path) -> None:
         get("imagenet", root=tmp_path)
     with pytest.raises(InputError, match="'valid'; it has train, test"):
         load("mnist", "valid", root=tmp_path)
+
+
+@needs_shared
+@needs_data("cifar-10-batches-bin")
+@needs_data("mnist")
+def test_the_real_pixels_are_those_that_the_published_generators_were_given() -> None:
+    cifar, mnist = (load(name, root=DATA, limit=200).images[torch.arange(100)] for name in ("cifar10", "mnist"))
+    with np.load(SHARED / "cifar10c_reference.npz") as reference:
+        assert np.array_equal(cifar.permute(0, 2, 3, 1), reference["clean"])
+    with np.load(SHARED / "mnistc_reference.npz") as reference:
+        assert np.array_equal(mnist[:, 0], reference["identity"][:100])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import torch
 from PIL import Image
 
 from made_sets import make_images, write_pictures
+from shared_data import SHARED, needs_shared
 from shiftmatch.data.labelled import Gallery
 from shiftmatch.data.pictures import Pictures, centre, open_picture
 from shiftmatch.errors import DataNotFoundError, FileFormatError
@@ -50,6 +51,15 @@ def test_the_centre_is_kept() -> None:
 @pytest.mark.parametrize("size", [(256, 256), (100, 900), (900, 100), (1, 1), (224, 225)])
 def test_any_size_becomes_the_final_size(size: tuple[int, int]) -> None:
     assert centre(Image.new("RGB", size)).size == (224, 224)
+
+
+@needs_shared
+def test_real_photographs_are_read_whole() -> None:
+    photographs = Pictures.below(SHARED)  # the folder of samples counts as one class
+    assert len(photographs) == 500
+    pixels = photographs[torch.tensor([0, 499])]
+    assert pixels.shape == (2, 3, 224, 224)
+    assert (pixels.float().std(dim=(1, 2, 3)) > 10).all()
 
 
 def test_a_folder_without_pictures_is_named(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def stream(
 
     `corruptions`: one, several (drawn for each image, in equal numbers), or all that the suite has. `severity`: the
     suite's last unless given; a gradual stream goes through all.
+
+    >>> from shiftmatch.data.labelled import Labelled
+    >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
+    >>> suite = Suite("cifar10-c", clean, corruptions=("brightness", "contrast"), severities=(1, 3, 5))
+    >>> [(tuple(images.shape), len(labels)) for images, labels in stream("mixture:0.5", suite, batch=4)]
+    [((4, 3, 32, 32), 4), ((4, 3, 32, 32), 4), ((2, 3, 32, 32), 2)]
     """
     if batch < 1:
         raise InputError(f"A batch has at least one image, not {batch}.")

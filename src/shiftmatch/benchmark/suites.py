@@ -28,6 +28,11 @@ class Suite:
     """A corruption benchmark. Corruptions in `stored` are read from files; the others are made, fixed by `seed`.
 
     Nothing corrupted is kept: each call of `images` reads or makes what it returns.
+
+    >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
+    >>> suite = Suite("cifar10-c", clean, corruptions=("brightness",), severities=(1, 5))
+    >>> [suite.images(name, severity).unique().item() for name, severity in suite.cells()]
+    [12, 76]
     """
 
     name: str

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from shiftmatch.data.sheet import open_photo, sheet
-from shiftmatch.data.writing import write_corrupted
 from shiftmatch.files import atomic_path
 
 
@@ -24,7 +22,9 @@ def corrupt(
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     root: Annotated[str | None, typer.Option(help="Data folder.")] = None,
 ) -> None:
-    """Write the corrupted test set of a suite in its published layout; run again after an interruption to go on."""
+    """Write a corrupted test set in its published layout (run again to go on), or draw a sheet with --show IMAGE."""
+    from shiftmatch.data import open_photo, sheet, write_corrupted
+
     if show is None:
         folder = write_corrupted(
             suite, out, data=data, corruptions=only, limit=limit, seed=seed, workers=workers, root=root

@@ -5,7 +5,7 @@ from shiftmatch.data.folder import data_folder
 from shiftmatch.data.inventory import Status, get, inspect, load
 from shiftmatch.data.labelled import Gallery, Labelled
 from shiftmatch.data.layouts import load_corrupted
-from shiftmatch.data.sheet import sheet
+from shiftmatch.data.sheet import open_photo, sheet
 from shiftmatch.data.writing import write_corrupted
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "inspect",
     "load",
     "load_corrupted",
+    "open_photo",
     "sheet",
     "write_corrupted",
 ]

@@ -42,10 +42,11 @@ def corrupt(
     _check(images)
     if name == "frost":
         corruption = Corruption(partial(corruption.recipe, folder=frost), corruption.levels, corruption.published)
-    pieces = images.split(max(1, VALUES_AT_ONCE // max(1, images[:1].numel())))
+    size = max(1, VALUES_AT_ONCE // images[:1].numel()) if len(images) else 1
+    pieces = [images[start : start + size] for start in range(0, len(images), size)]
     key = (seed, suite, name, severity if severity is not None else corruption.published)
     rounds = find_suite(suite).rounds
-    done = [_quantise(_apply(corruption, piece, severity, key), rounds) for piece in pieces if len(piece)]
+    done = [_quantise(_apply(corruption, piece, severity, key), rounds) for piece in pieces]
     return torch.cat(done) if done else images.clone()
 
 

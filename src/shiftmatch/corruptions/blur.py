@@ -48,10 +48,11 @@ def motion_blur(x: Images, streams: Streams, radius: float, sigma: float) -> Ima
 def zoom_blur(x: Images, stop: float, step: float) -> Images:
     """The mean of the image and its centre enlarged by 1, 1 + step, … below stop."""
     factors = np.arange(1, stop, step)
-    zoomed = torch.zeros_like(x)
+    image_last = x.flatten(0, 1).movedim(0, -1).contiguous()  # moves whole rows of images at once
+    total = image_last.clone()
     for factor in factors:
-        zoomed += zoom_centre(x, float(factor))
-    return (x + zoomed) / (len(factors) + 1)
+        total += zoom_centre(image_last, float(factor))
+    return (total / (len(factors) + 1)).movedim(-1, 0).reshape(x.shape)
 
 
 def glass_blur(x: Images, streams: Streams, sigma: float, reach: int, rounds: int) -> Images:

@@ -5,6 +5,7 @@ convolution routines that choose an algorithm by the size of the batch do not pr
 """
 
 import math
+from itertools import groupby
 from typing import Literal
 
 import torch
@@ -107,15 +108,15 @@ def _steps(degrees: Float[Tensor, "b"], length: int) -> tuple[Int[Tensor, "b i"]
 
 
 def _sum_of_shifts(x: Maps, rows: Int[Tensor, "b i"], cols: Int[Tensor, "b i"], weights: list[float]) -> Maps:
-    """Sum of weights[i] · x shifted by (rows[:, i], cols[:, i]); neighbours in the batch with equal shifts go together."""
+    """Σ_i weights[i] · x shifted by (rows[:, i], cols[:, i]); neighbours in the batch that shift alike go together."""
     (height, width), (up, left) = x.shape[-2:], (-int(rows.min()), -int(cols.min()))
     padded = pad(pad(x, -2, up, int(rows.max()), "edge"), -1, left, int(cols.max()), "edge")
     total = torch.zeros_like(x)
     for i, weight in enumerate(weights):
-        shifts, counts = torch.stack([rows[:, i] + up, cols[:, i] + left]).unique_consecutive(dim=1, return_counts=True)
         start = 0
-        for (row, col), count in zip(shifts.T.tolist(), counts.tolist(), strict=True):
-            shifted = padded[start : start + count, ..., row : row + height, col : col + width]
-            total[start : start + count].add_(shifted, alpha=weight)
-            start += count
+        for (row, col), run in groupby(zip(rows[:, i].tolist(), cols[:, i].tolist(), strict=True)):
+            end = start + len(list(run))
+            shifted = padded[start:end, ..., up + row : up + row + height, left + col : left + col + width]
+            total[start:end].add_(shifted, alpha=weight)
+            start = end
     return total

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 SIDE = 800
+CLOUDS = 1 / 160
+"""Cycles per pixel of the pattern's scale."""
 ROLL_OFF = 0.35
 """Cycles per pixel above which the photographs lose detail."""
 SHARES = (0.0, 0.025, 0.125, 0.3, 0.5, 0.7, 0.875, 0.975, 1.0)
@@ -21,10 +23,10 @@ Palette = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Ice:
-    """Colours from dark to light, and the steepness p of the spectrum f^−p."""
+    """Colours from dark to light, and how much fine grain there is beside the clouds."""
 
     palette: Palette
-    steepness: float
+    grain: float
 
 
 _WHITE = Ice(
@@ -39,7 +41,7 @@ _WHITE = Ice(
         (229, 234, 243),
         (240, 245, 252),
     ),
-    1.6,
+    0.05,
 )
 KINDS = (
     Ice(
@@ -54,7 +56,7 @@ KINDS = (
             (125, 178, 190),
             (160, 200, 205),
         ),
-        2.0,
+        0.035,
     ),
     Ice(
         (
@@ -68,7 +70,7 @@ KINDS = (
             (179, 189, 199),
             (240, 245, 250),
         ),
-        1.5,
+        0.15,
     ),
     Ice(
         (
@@ -82,7 +84,7 @@ KINDS = (
             (206, 220, 233),
             (250, 252, 255),
         ),
-        1.4,
+        0.15,
     ),
     _WHITE,
     _WHITE,
@@ -95,15 +97,20 @@ def synthesise() -> list[NDArray[np.uint8]]:
 
 
 def _picture(ice: Ice, stream: np.random.Generator) -> NDArray[np.uint8]:
-    darker = ndtr(_field(ice.steepness, stream))
+    darker = ndtr(_field(ice.grain, stream))
     channels = [np.interp(darker, SHARES, colours) for colours in zip(*ice.palette, strict=True)]
     return np.stack(channels, -1).round().astype(np.uint8)
 
 
-def _field(steepness: float, stream: np.random.Generator) -> NDArray[np.float64]:
-    """A Gaussian random field of mean 0 and variance 1 whose power falls with frequency as f^−p."""
+def _field(grain: float, stream: np.random.Generator) -> NDArray[np.float64]:
+    """A Gaussian random field of mean 0 and variance 1 with the power u^−3 + grain/u at u = frequency / CLOUDS."""
     frequency = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
     frequency[0, 0] = np.inf
-    power = frequency**-steepness / (1 + (frequency / ROLL_OFF) ** 4)
-    field = np.fft.irfft2(np.fft.rfft2(stream.standard_normal((SIDE, SIDE))) * np.sqrt(power), (SIDE, SIDE))
-    return (field - field.mean()) / field.std()
+    u = frequency / CLOUDS
+    power = (u**-3 + grain / u) / (1 + (frequency / ROLL_OFF) ** 4)
+    field: NDArray[np.float64] = np.fft.irfft2(
+        np.fft.rfft2(stream.standard_normal((SIDE, SIDE))) * np.sqrt(power), (SIDE, SIDE)
+    )
+    field -= field.mean()
+    field /= field.std()
+    return field

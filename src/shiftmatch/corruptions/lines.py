@@ -38,14 +38,14 @@ def zigzag(x: Images, streams: Streams) -> Images:
     start, drifts = streams.integers(0, x.shape[-2] - 1).to(x), streams.integers(-DRIFT, DRIFT)
     below_start = rows - start[:, None, None]
     lines = torch.zeros_like(below_start.expand(-1, -1, x.shape[-1]))
-    for drift in drifts.unique().tolist():
+    for drift in set(drifts.tolist()):
         chosen = drifts == drift
         lines[chosen] = _teeth(below_start[chosen], cols, drift)
     return x + lines[:, None]
 
 
 def segment(rows: Rows, cols: Cols, first: float, last: float, slope: Tensor | float) -> Lines:
-    """A bright line from row 0 in column `first` to column `last`: clip(log(1 − d/2.3) + 1), d the vertical distance."""
+    """A bright line from row 0 in column `first` to column `last`: clip(log(1 − d/2.3) + 1), d the distance in rows."""
     distance = (rows - slope * (cols - first)).abs()
     profile = (torch.log((1 - distance / HALF_WIDTH).clamp_min(1 / math.e)) + 1).clamp_max(1)
     return profile * ((cols >= math.floor(first)) & (cols < math.ceil(last)))

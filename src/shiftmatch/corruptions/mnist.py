@@ -37,8 +37,9 @@ def scale(x: Images, factor: float) -> Images:
 def translate(x: Images, streams: Streams, pixels: float) -> Images:
     """Move by so many pixels along each axis, each to a random side."""
     right, down = (pixels * streams.signs(2))[..., None, None].unbind(1)
+    size = (len(x), *x.shape[-2:])
     rows, cols = pixel_grid(x)
-    return sample_on_black(x, *torch.broadcast_tensors(rows + down, cols + right))
+    return sample_on_black(x, (rows + down).expand(size), (cols + right).expand(size))
 
 
 def _affine(x: Images, matrix: Float[Tensor, "b 2 2"]) -> Images:

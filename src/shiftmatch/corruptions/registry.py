@@ -82,7 +82,7 @@ _MNIST: dict[str, Recipe] = {
 }
 
 PAPER = (*list(_COMMON)[:15], "gaussian_blur")
-"""The sixteen common corruptions that the ShiftMatch paper evaluates: the fifteen of the benchmark and Gaussian blur."""
+"""The sixteen that the ShiftMatch paper evaluates: the fifteen of the benchmark and Gaussian blur."""
 
 
 def _suite(

@@ -24,7 +24,7 @@ EMBOSS = torch.tensor([[-2.0, -1.0, 0.0], [-1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
 Map = Float[Tensor, "b h w"]
 
 
-def spatter(
+def spatter(  # noqa: PLR0917 (the columns of the published table)
     x: Images, streams: Streams, loc: float, scale: float, sigma: float, floor: float, strength: float, muddy: int
 ) -> Images:
     """Noise smoothed by sigma makes blots where it exceeds `floor`: of water, or of mud."""
@@ -35,7 +35,9 @@ def spatter(
     return x + (colour if x.shape[1] == 3 else luminance(colour))
 
 
-def mud(x: Images, streams: Streams, loc: float, scale: float, sigma: float, floor: float, strength: float) -> Images:
+def mud(  # noqa: PLR0917 (the columns of the published table)
+    x: Images, streams: Streams, loc: float, scale: float, sigma: float, floor: float, strength: float
+) -> Images:
     """Spatter of mud on grey images, as in MNIST-C at every level."""
     return _splash(x, _liquid(x, streams, loc, scale, sigma) > floor, strength, (GREY_MUD,) * 3)
 

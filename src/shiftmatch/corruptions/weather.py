@@ -19,7 +19,7 @@ def brightness(x: Images, amount: float) -> Images:
     return add_value(x, amount)
 
 
-def snow(
+def snow(  # noqa: PLR0917 (the columns of the published table)
     x: Images,
     streams: Streams,
     loc: float,
@@ -31,7 +31,8 @@ def snow(
     keep: float,
 ) -> Images:
     """Whiten the image, then add streaks of bright noise and the same streaks turned by 180 degrees."""
-    flakes = zoom_centre(streams.normal(*x.shape[-2:], loc=loc, scale=scale), zoom)
+    flakes = streams.normal(*x.shape[-2:], loc=loc, scale=scale)
+    flakes = zoom_centre(flakes.movedim(0, -1), zoom).movedim(-1, 0)
     flakes = torch.where(flakes < floor, 0, flakes).clamp_(0, 1)
     layer = streak((flakes * 255).floor_().div_(255), streams.uniform(-135, -45), radius, sigma)[:, None]
     white = torch.maximum(x, 1.5 * luminance(x) + 0.5)

@@ -53,7 +53,8 @@ def resnet20(weights: Path) -> CifarResNet:
 def accuracy(model: nn.Module, images: UInt8[Tensor, "b c h w"], labels: Int[Tensor, "b"]) -> float:
     """Percent of the images that the network classifies correctly."""
     mean, std = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
-    predicted = [model((batch / 255 - mean) / std).argmax(1) for batch in images.split(250)]
+    batches = (images[start : start + 250] for start in range(0, len(images), 250))
+    predicted = [model((batch / 255 - mean) / std).argmax(1) for batch in batches]
     return 100 * (torch.cat(predicted) == labels).float().mean().item()
 
 

@@ -35,13 +35,13 @@ PUBLISHED = {
 
 
 @needs_shared
-@pytest.mark.parametrize("case", cases(random=False), ids=str)
+@pytest.mark.parametrize("case", list(cases(random=False)), ids=str)
 def test_a_corruption_without_randomness_agrees_pixel_by_pixel(case: Case) -> None:
     assert agreement(*case) >= AGREEING
 
 
 @needs_shared
-@pytest.mark.parametrize("case", cases(random=True, suites=("cifar10-c", "mnist-c")), ids=str)
+@pytest.mark.parametrize("case", list(cases(random=True, suites=("cifar10-c", "mnist-c"))), ids=str)
 def test_a_random_corruption_agrees_in_mean_variance_and_spectrum(case: Case) -> None:
     gap, spread = deviation(*case, SEEDS)
     assert np.all(gap <= np.maximum(TOLERANCE, SPREADS * spread)), (gap, spread)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from shiftmatch.corruptions.filters import correlate, correlate_axis, gaussian_weights, smooth, streak
 from shiftmatch.corruptions.geometry import zoom_centre
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
 
@@ -14,17 +15,17 @@ SMALL_DISC = 8
 """Discs up to this radius lie on a grid of this radius and are softened by 3x3 pixels, larger ones by 5x5."""
 
 
-def gaussian_blur(x: Images, sigma: float) -> Images:
+def gaussian_blur(x: Images, sigma: Number) -> Images:
     """Blur with a Gaussian of sigma pixels."""
     return smooth(x, sigma)
 
 
-def defocus_blur(x: Images, radius: float, softness: float) -> Images:
+def defocus_blur(x: Images, radius: Number, softness: Number) -> Images:
     """Blur with a disc whose rim is softened by a small Gaussian."""
     return correlate(x, disc(radius, softness), "mirror")
 
 
-def disc(radius: float, softness: float) -> Float[Tensor, "k k"]:
+def disc(radius: Number, softness: Number) -> Float[Tensor, "k k"]:
     """A uniform disc, normalised to one and smoothed with a Gaussian of width `softness`.
 
     >>> disc(1, 0.1).count_nonzero().item() >= 5
@@ -40,12 +41,12 @@ def disc(radius: float, softness: float) -> Float[Tensor, "k k"]:
     return soft[0]
 
 
-def motion_blur(x: Images, streams: Streams, radius: float, sigma: float) -> Images:
+def motion_blur(x: Images, streams: Streams, radius: Number, sigma: Number) -> Images:
     """Streaks in a direction between −45 and 45 degrees."""
     return streak(x, streams.uniform(-45, 45), radius, sigma)
 
 
-def zoom_blur(x: Images, stop: float, step: float) -> Images:
+def zoom_blur(x: Images, stop: Number, step: Number) -> Images:
     """The mean of the image and its centre enlarged by 1, 1 + step, … below stop."""
     factors = np.arange(1, stop, step)
     image_last = x.flatten(0, 1).movedim(0, -1).contiguous()  # moves whole rows of images at once
@@ -55,7 +56,7 @@ def zoom_blur(x: Images, stop: float, step: float) -> Images:
     return (total / (len(factors) + 1)).movedim(-1, 0).reshape(x.shape)
 
 
-def glass_blur(x: Images, streams: Streams, sigma: float, reach: int, rounds: int) -> Images:
+def glass_blur(x: Images, streams: Streams, sigma: Number, reach: int, rounds: int) -> Images:
     """Blur, copy every pixel from a random near one, blur again.
 
     The published generator means to swap pixels, but on colour images its assignment overwrites: it copies.

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.shapes import Images
 
 LUMA = (0.299, 0.587, 0.114)
@@ -31,14 +32,14 @@ def in_colour(change: Callable[[Images], Images], x: Images) -> Images:
     return luminance(change(x.expand(-1, 3, -1, -1)))
 
 
-def add_value(x: Images, amount: float) -> Images:
+def add_value(x: Images, amount: Number) -> Images:
     """Raise V of HSV, hue and saturation kept: scale the pixel so that its largest channel becomes V + amount."""
     value = x.amax(1, keepdim=True)
     target = (value + amount).clamp(0, 1)
     return torch.where(value > 0, x * (target / value.clamp_min(torch.finfo(x.dtype).tiny)), target)
 
 
-def change_saturation(x: Images, factor: float, amount: float) -> Images:
+def change_saturation(x: Images, factor: Number, amount: Number) -> Images:
     """Set S of HSV to factor·S + amount; grey pixels count as red, the hue of angle zero."""
     value, lowest = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
     spread = value - lowest

@@ -12,6 +12,7 @@ from torch import Tensor
 from shiftmatch.corruptions.colour import change_saturation, in_colour
 from shiftmatch.corruptions.filters import smooth
 from shiftmatch.corruptions.geometry import Grid, pixel_grid, sample
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
 
@@ -19,7 +20,7 @@ SUBPIXELS = 32
 """OpenCV's affine warp places pixels on a grid this many times finer than the image."""
 
 
-def contrast(x: Images, factor: float) -> Images:
+def contrast(x: Images, factor: Number) -> Images:
     """(x − m)·factor + m, with m the mean of each channel."""
     # The grey levels are whole numbers, whose sum is exact in any order.
     levels = (x * 255).round().long()
@@ -27,12 +28,12 @@ def contrast(x: Images, factor: float) -> Images:
     return (x - mean) * factor + mean
 
 
-def saturate(x: Images, factor: float, amount: float) -> Images:
+def saturate(x: Images, factor: Number, amount: Number) -> Images:
     """Set the saturation (S of HSV) to factor·S + amount."""
     return in_colour(lambda rgb: change_saturation(rgb, factor, amount), x)
 
 
-def pixelate(x: Images, scale: float) -> Images:
+def pixelate(x: Images, scale: Number) -> Images:
     """Shrink and enlarge again by averaging over boxes."""
 
     def shrink(image: Image.Image) -> Image.Image:
@@ -62,7 +63,7 @@ def _with_pillow(change: Callable[[Image.Image], Image.Image], x: Images) -> Ima
     return channels_first.to(x) / 255
 
 
-def elastic_transform(x: Images, streams: Streams, strength: float, sigma: float, affine: float) -> Images:
+def elastic_transform(x: Images, streams: Streams, strength: Number, sigma: Number, affine: Number) -> Images:
     """A small random affine map, then displacements strength·(uniform noise smoothed by sigma), all in pixels."""
     rows, cols = _affine_grid(x, streams.uniform(-affine, affine, 3, 2))
     bent = sample(x, rows, cols, "mirror")

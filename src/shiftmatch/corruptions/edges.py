@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from shiftmatch.corruptions.filters import Border, correlate, smooth
+from shiftmatch.corruptions.parameters import Number
 
 Map = Float[Tensor, "b h w"]
 Mask = Bool[Tensor, "b h w"]
@@ -14,7 +15,7 @@ TAN_22_5 = 2**0.5 - 1
 """Gradients flatter than 22.5 degrees count as horizontal, steeper than 67.5 as vertical."""
 
 
-def canny(x: Map, sigma: float, low: float, high: float) -> Mask:
+def canny(x: Map, sigma: Number, low: Number, high: Number) -> Mask:
     """Edges of an image in [0, 1] after smoothing, thinned with interpolation along the gradient."""
     smoothed = _smooth_on_black(x, sigma)
     down, right = _gradient(smoothed, "reflect")
@@ -30,7 +31,7 @@ def canny(x: Map, sigma: float, low: float, high: float) -> Mask:
     return _grow(thin & (size >= high), thin & (size >= low))
 
 
-def canny_integer(x: Map, low: float, high: float) -> Mask:
+def canny_integer(x: Map, low: Number, high: Number) -> Mask:
     """Edges of an image in 0 … 255: no smoothing, gradient size |gx| + |gy|, thinned in eight directions."""
     down, right = _gradient(x, "edge")
     size = down.abs() + right.abs()
@@ -40,7 +41,7 @@ def canny_integer(x: Map, low: float, high: float) -> Mask:
     return _grow(thin & (size > high), thin & (size > low))
 
 
-def _smooth_on_black(x: Map, sigma: float) -> Map:
+def _smooth_on_black(x: Map, sigma: Number) -> Map:
     """Smooth with black beyond the border, and undo the darkening that this brings."""
     edge = int(4 * sigma + 0.5)
 

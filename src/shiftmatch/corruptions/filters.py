@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from shiftmatch.corruptions.parameters import Number
+
 Border = Literal["edge", "mirror", "reflect"]
 """How an image goes on beyond its border: aaa|abcd|ddd, dcb|abcd|cba or cba|abcd|dcb."""
 
@@ -34,7 +36,7 @@ def fold(index: Int[Tensor, "*n"], size: int, border: Border) -> Int[Tensor, "*n
     return torch.where(inside < size, inside, 2 * size - (2 if border == "mirror" else 1) - inside)
 
 
-def pad(x: Maps, dim: int, before: int, after: int, border: Border) -> Maps:
+def pad(x: Maps, dim: int, before: int, after: int, border: Border) -> Float[Tensor, "b *c i j"]:
     """Extend one axis beyond both of its ends."""
     size = x.shape[dim]
     index = torch.arange(-before, size + after, device=x.device)
@@ -65,14 +67,14 @@ def correlate(x: Maps, kernel: Float[Tensor, "k l"], border: Border) -> Maps:
     return total
 
 
-def gaussian_weights(sigma: float, radius: int) -> Float[Tensor, "k"]:
+def gaussian_weights(sigma: Number, radius: int) -> Float[Tensor, "k"]:
     """exp(−t²/2σ²) for t from −radius to radius, normalised to one."""
     weights = torch.exp(-0.5 * (torch.arange(-radius, radius + 1, dtype=torch.float64) / sigma) ** 2)
     return weights / weights.sum()
 
 
 def smooth(
-    x: Maps, sigma: float, *, truncate: float = 4.0, border: Border = "edge", dims: tuple[int, ...] = (-2, -1)
+    x: Maps, sigma: Number, *, truncate: Number = 4.0, border: Border = "edge", dims: tuple[int, ...] = (-2, -1)
 ) -> Maps:
     """Blur with a Gaussian of width sigma pixels, cut off at truncate·sigma.
 
@@ -87,7 +89,7 @@ def smooth(
     return x
 
 
-def streak(x: Maps, degrees: Float[Tensor, "b"], radius: float, sigma: float) -> Maps:
+def streak(x: Maps, degrees: Float[Tensor, "b"], radius: Number, sigma: Number) -> Maps:
     """Motion blur of every image along its own direction, as ImageMagick does it.
 
     A one-sided Gaussian, exp(−i²/2σ²) for i = 0 … 2·radius, weighs the pixels found by going i steps in the given

@@ -64,4 +64,4 @@ def _fit(picture: NDArray[np.uint8], height: int, width: int) -> Picture:
     factor = max(1.0, PLAY * height / rows, PLAY * width / cols)
     if factor > 1:
         picture = np.asarray(Image.fromarray(picture).resize((round(cols * factor), round(rows * factor))))
-    return torch.from_numpy(np.ascontiguousarray(picture)).movedim(-1, 0).float() / 255
+    return torch.from_numpy(np.array(picture)).movedim(-1, 0).float() / 255

@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.corruptions.filters import Border, pad
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.shapes import Images
 
-Grid = Float[Tensor, "b h w"]
+Grid = Float[Tensor, "b i j"]
 
 
 def pixel_grid(x: Images) -> tuple[Float[Tensor, "h 1"], Float[Tensor, "1 w"]]:
@@ -18,7 +19,7 @@ def pixel_grid(x: Images) -> tuple[Float[Tensor, "h 1"], Float[Tensor, "1 w"]]:
     return rows[:, None], cols[None, :]
 
 
-def sample(x: Images, rows: Grid, cols: Grid, border: Border) -> Images:
+def sample(x: Images, rows: Grid, cols: Grid, border: Border) -> Float[Tensor, "b c i j"]:
     """Bilinear interpolation of every image at its own positions.
 
     >>> x = torch.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
@@ -32,7 +33,7 @@ def sample(x: Images, rows: Grid, cols: Grid, border: Border) -> Images:
     width, channels = padded.shape[-1], x.shape[1]
     index = ((top.long() + up) * width + left.long() + start).flatten(1)[:, None].expand(-1, channels, -1)
 
-    def corner(offset: int) -> Images:
+    def corner(offset: int) -> Float[Tensor, "b c i j"]:
         return padded.flatten(2).gather(2, index + offset).reshape(len(x), channels, *rows.shape[1:])
 
     right, down = (cols - left)[:, None], (rows - top)[:, None]
@@ -47,7 +48,7 @@ def sample_on_black(x: Images, rows: Grid, cols: Grid) -> Images:
     return sample(framed, (rows + 1).clamp(0, height + 1), (cols + 1).clamp(0, width + 1), "edge")
 
 
-def zoom_centre(x: Float[Tensor, "h w *n"], factor: float) -> Float[Tensor, "h w *n"]:
+def zoom_centre(x: Float[Tensor, "h w *n"], factor: Number) -> Float[Tensor, "h w *n"]:
     """Enlarge the centre of images to their full size, bilinearly; the images lie along the last axes.
 
     The crop's first and last pixels fall on the enlarged image's first and last; what that has too much is trimmed.

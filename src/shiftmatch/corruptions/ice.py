@@ -13,6 +13,9 @@ from scipy.special import ndtr
 SIDE = 800
 CLOUDS = 1 / 160
 """Cycles per pixel of the pattern's scale."""
+CLOUD_SLOPE, GRAIN_SLOPE = 3.0, 1.0
+UNEVENNESS = 0.5
+"""Standard deviation of the logarithm of the grain's local strength."""
 ROLL_OFF = 0.35
 """Cycles per pixel above which the photographs lose detail."""
 SHARES = (0.0, 0.025, 0.125, 0.3, 0.5, 0.7, 0.875, 0.975, 1.0)
@@ -41,7 +44,7 @@ _WHITE = Ice(
         (229, 234, 243),
         (240, 245, 252),
     ),
-    0.05,
+    0.04,
 )
 KINDS = (
     Ice(
@@ -56,7 +59,7 @@ KINDS = (
             (125, 178, 190),
             (160, 200, 205),
         ),
-        0.035,
+        0.03,
     ),
     Ice(
         (
@@ -70,7 +73,7 @@ KINDS = (
             (179, 189, 199),
             (240, 245, 250),
         ),
-        0.15,
+        0.12,
     ),
     Ice(
         (
@@ -84,7 +87,7 @@ KINDS = (
             (206, 220, 233),
             (250, 252, 255),
         ),
-        0.15,
+        0.14,
     ),
     _WHITE,
     _WHITE,
@@ -103,14 +106,19 @@ def _picture(ice: Ice, stream: np.random.Generator) -> NDArray[np.uint8]:
 
 
 def _field(grain: float, stream: np.random.Generator) -> NDArray[np.float64]:
-    """A Gaussian random field of mean 0 and variance 1 with the power u^−3 + grain/u at u = frequency / CLOUDS."""
-    frequency = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
-    frequency[0, 0] = np.inf
-    u = frequency / CLOUDS
-    power = (u**-3 + grain / u) / (1 + (frequency / ROLL_OFF) ** 4)
-    field: NDArray[np.float64] = np.fft.irfft2(
-        np.fft.rfft2(stream.standard_normal((SIDE, SIDE))) * np.sqrt(power), (SIDE, SIDE)
-    )
+    """Clouds with the spectrum u^−3 and grain with grain/u, u = frequency / CLOUDS, the grain uneven as in real ice."""
+    clouds, fine, patches = (_noise(slope, stream) for slope in (CLOUD_SLOPE, GRAIN_SLOPE, CLOUD_SLOPE))
+    field = clouds + grain**0.5 * fine * np.exp(UNEVENNESS * (patches / patches.std() - UNEVENNESS))
     field -= field.mean()
     field /= field.std()
+    return field
+
+
+def _noise(slope: float, stream: np.random.Generator) -> NDArray[np.float64]:
+    """A Gaussian random field with the power u^−slope, up to the roll-off."""
+    frequency = np.hypot(np.fft.fftfreq(SIDE)[:, None], np.fft.rfftfreq(SIDE))
+    frequency[0, 0] = np.inf
+    power = (frequency / CLOUDS) ** -slope / (1 + (frequency / ROLL_OFF) ** 4)
+    spectrum = np.fft.rfft2(stream.standard_normal((SIDE, SIDE))) * np.sqrt(power)
+    field: NDArray[np.float64] = np.fft.irfft2(spectrum, (SIDE, SIDE))
     return field

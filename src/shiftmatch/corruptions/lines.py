@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.corruptions.geometry import pixel_grid
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
 
@@ -44,7 +45,7 @@ def zigzag(x: Images, streams: Streams) -> Images:
     return x + lines[:, None]
 
 
-def segment(rows: Rows, cols: Cols, first: float, last: float, slope: Tensor | float) -> Lines:
+def segment(rows: Rows, cols: Cols, first: Number, last: Number, slope: Tensor | Number) -> Lines:
     """A bright line from row 0 in column `first` to column `last`: clip(log(1 − d/2.3) + 1), d the distance in rows."""
     distance = (rows - slope * (cols - first)).abs()
     profile = (torch.log((1 - distance / HALF_WIDTH).clamp_min(1 / math.e)) + 1).clamp_max(1)

@@ -9,32 +9,33 @@ from torch import Tensor
 from shiftmatch.corruptions.edges import canny
 from shiftmatch.corruptions.filters import smooth
 from shiftmatch.corruptions.geometry import pixel_grid, sample_on_black
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
 
 CANNY = {"sigma": 1.0, "low": 0.1, "high": 0.2}
 
 
-def shear(x: Images, streams: Streams, angle: float) -> Images:
+def shear(x: Images, streams: Streams, angle: Number) -> Images:
     """Shear by an angle in radians, to a random side."""
     tangent = streams.signs() * math.tan(angle)
     one, zero = torch.ones_like(tangent), torch.zeros_like(tangent)
     return _affine(x, torch.stack([one, -tangent, zero, one], -1).reshape(-1, 2, 2))
 
 
-def rotate(x: Images, streams: Streams, angle: float) -> Images:
+def rotate(x: Images, streams: Streams, angle: Number) -> Images:
     """Rotate by an angle in radians, to a random side."""
     sine = streams.signs() * math.sin(angle)
     cosine = torch.full_like(sine, math.cos(angle))
     return _affine(x, torch.stack([cosine, -sine, sine, cosine], -1).reshape(-1, 2, 2))
 
 
-def scale(x: Images, factor: float) -> Images:
+def scale(x: Images, factor: Number) -> Images:
     """Shrink about the centre."""
     return _affine(x, torch.eye(2, device=x.device).expand(len(x), 2, 2) / factor)
 
 
-def translate(x: Images, streams: Streams, pixels: float) -> Images:
+def translate(x: Images, streams: Streams, pixels: Number) -> Images:
     """Move by so many pixels along each axis, each to a random side."""
     right, down = (pixels * streams.signs(2))[..., None, None].unbind(1)
     size = (len(x), *x.shape[-2:])
@@ -53,7 +54,7 @@ def _affine(x: Images, matrix: Float[Tensor, "b 2 2"]) -> Images:
     return sample_on_black(x, from_rows + middle_row, from_cols + middle_col)
 
 
-def glass_blur(x: Images, streams: Streams, sigma: float, reach: int, rounds: int) -> Images:
+def glass_blur(x: Images, streams: Streams, sigma: Number, reach: int, rounds: int) -> Images:
     """Blur down the columns, swap every other pixel with a random near one, blur again.
 
     The generator takes the columns of a grey image for channels, so it blurs along one axis only.

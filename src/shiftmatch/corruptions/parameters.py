@@ -1,10 +1,11 @@
 """The published parameters of every corruption: a row per corruption, an entry per severity from 1 to 5."""
 
-Level = tuple[float, ...]
+Number = int | float
+Level = tuple[Number, ...]
 Levels = tuple[Level, ...]
 
 
-def _each(*values: float) -> Levels:
+def _each(*values: Number) -> Levels:
     return tuple((value,) for value in values)
 
 

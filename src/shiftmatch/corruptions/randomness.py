@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.shapes import Pixels
 
 Draw = Callable[[np.random.Generator], Any]
@@ -37,10 +38,10 @@ class Streams:
         rows = images.cpu().contiguous().numpy()
         return cls([_generator(row.tobytes(), secret) for row in rows], images.device)
 
-    def normal(self, *shape: int, loc: float = 0.0, scale: float = 1.0) -> Float[Tensor, "b *shape"]:
+    def normal(self, *shape: int, loc: Number = 0.0, scale: Number = 1.0) -> Float[Tensor, "b *shape"]:
         return loc + scale * self._draw(lambda stream: stream.standard_normal(shape, dtype=np.float32))
 
-    def uniform(self, low: float, high: float, *shape: int) -> Float[Tensor, "b *shape"]:
+    def uniform(self, low: Number, high: Number, *shape: int) -> Float[Tensor, "b *shape"]:
         return low + (high - low) * self._draw(lambda stream: stream.random(shape, dtype=np.float32))
 
     def integers(self, low: int, high: int, *shape: int) -> Int[Tensor, "b *shape"]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from shiftmatch.corruptions.colour import luminance
 from shiftmatch.corruptions.edges import canny_integer
 from shiftmatch.corruptions.filters import correlate, smooth
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
 
@@ -25,7 +26,7 @@ Map = Float[Tensor, "b h w"]
 
 
 def spatter(  # noqa: PLR0917 (the columns of the published table)
-    x: Images, streams: Streams, loc: float, scale: float, sigma: float, floor: float, strength: float, muddy: int
+    x: Images, streams: Streams, loc: Number, scale: Number, sigma: Number, floor: Number, strength: Number, muddy: int
 ) -> Images:
     """Noise smoothed by sigma makes blots where it exceeds `floor`: of water, or of mud."""
     liquid = _liquid(x, streams, loc, scale, sigma)
@@ -36,24 +37,24 @@ def spatter(  # noqa: PLR0917 (the columns of the published table)
 
 
 def mud(  # noqa: PLR0917 (the columns of the published table)
-    x: Images, streams: Streams, loc: float, scale: float, sigma: float, floor: float, strength: float
+    x: Images, streams: Streams, loc: Number, scale: Number, sigma: Number, floor: Number, strength: Number
 ) -> Images:
     """Spatter of mud on grey images, as in MNIST-C at every level."""
     return _splash(x, _liquid(x, streams, loc, scale, sigma) > floor, strength, (GREY_MUD,) * 3)
 
 
-def _liquid(x: Images, streams: Streams, loc: float, scale: float, sigma: float) -> Map:
+def _liquid(x: Images, streams: Streams, loc: Number, scale: Number, sigma: Number) -> Map:
     return smooth(streams.normal(*x.shape[-2:], loc=loc, scale=scale), sigma)
 
 
-def _splash(x: Images, blots: Tensor, strength: float, colour: tuple[float, ...]) -> Images:
+def _splash(x: Images, blots: Tensor, strength: Number, colour: tuple[float, ...]) -> Images:
     paint = x.new_tensor(colour)[None, :, None, None]
     cover = smooth(blots.to(x.dtype), strength)
     cover = torch.where(cover < MUD_FLOOR, 0, cover)[:, None]
     return x * (1 - cover) + cover * (paint if x.shape[1] == 3 else luminance(paint))
 
 
-def _water(liquid: Map, strength: float) -> Float[Tensor, "b 1 h w"]:
+def _water(liquid: Map, strength: Number) -> Float[Tensor, "b 1 h w"]:
     """Light refracted by drops: their shape, embossed by the distance from their edges."""
     liquid = (liquid * 255).floor_().clamp_(0, 255)
     far = _distance(canny_integer(liquid, *CANNY)).clamp_max(FARTHEST)

@@ -10,11 +10,12 @@ from shiftmatch.corruptions.colour import add_value, luminance
 from shiftmatch.corruptions.filters import streak
 from shiftmatch.corruptions.frost import plates
 from shiftmatch.corruptions.geometry import zoom_centre
+from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
 
 
-def brightness(x: Images, amount: float) -> Images:
+def brightness(x: Images, amount: Number) -> Images:
     """Add to the value (V of HSV)."""
     return add_value(x, amount)
 
@@ -22,13 +23,13 @@ def brightness(x: Images, amount: float) -> Images:
 def snow(  # noqa: PLR0917 (the columns of the published table)
     x: Images,
     streams: Streams,
-    loc: float,
-    scale: float,
-    zoom: float,
-    floor: float,
-    radius: float,
-    sigma: float,
-    keep: float,
+    loc: Number,
+    scale: Number,
+    zoom: Number,
+    floor: Number,
+    radius: Number,
+    sigma: Number,
+    keep: Number,
 ) -> Images:
     """Whiten the image, then add streaks of bright noise and the same streaks turned by 180 degrees."""
     flakes = streams.normal(*x.shape[-2:], loc=loc, scale=scale)
@@ -39,7 +40,7 @@ def snow(  # noqa: PLR0917 (the columns of the published table)
     return keep * x + (1 - keep) * white + layer + layer.flip(-2, -1)
 
 
-def fog(x: Images, streams: Streams, strength: float, decay: float, *, side: int) -> Images:
+def fog(x: Images, streams: Streams, strength: Number, decay: Number, *, side: int) -> Images:
     """Add a cloud and scale back: (x + s·plasma)·m / (m + s), with m the largest value of the image.
 
     `side` is the least side of the cloud's map; larger images take the next power of two.
@@ -51,7 +52,7 @@ def fog(x: Images, streams: Streams, strength: float, decay: float, *, side: int
     return (x + strength * cloud) * (largest / (largest + strength))
 
 
-def plasma(noise: Float[Tensor, "b m m"], decay: float) -> Float[Tensor, "b m m"]:
+def plasma(noise: Float[Tensor, "b m m"], decay: Number) -> Float[Tensor, "b m m"]:
     """A plasma fractal on a torus, from 0 to 1: midpoints are means of four neighbours plus noise that decays.
 
     >>> plasma(torch.rand(1, 4, 4) * 2 - 1, 2.0).max().item()
@@ -72,7 +73,7 @@ def plasma(noise: Float[Tensor, "b m m"], decay: float) -> Float[Tensor, "b m m"
 
 
 def frost(
-    x: Images, streams: Streams, keep: float, weight: float, *, stride: int, folder: Path | None = None
+    x: Images, streams: Streams, keep: Number, weight: Number, *, stride: int, folder: Path | None = None
 ) -> Images:
     """keep·x + weight·(a random piece of a random photograph of frost), of which every stride-th pixel is taken."""
     height, width = x.shape[-2:]
@@ -85,7 +86,7 @@ def frost(
 
 
 def _piece(
-    picture: Float[Tensor, "3 m n"], down: float, right: float, height: int, width: int
+    picture: Float[Tensor, "3 m n"], down: Number, right: Number, height: int, width: int
 ) -> Float[Tensor, "3 h w"]:
     top, left = int(down * (picture.shape[1] - height)), int(right * (picture.shape[2] - width))
     return picture[:, top : top + height, left : left + width]

@@ -11,6 +11,7 @@ SEVERITY = 5
 
 
 def main() -> None:
+    """Print seconds per corruption and in all."""
     images = torch.randint(0, 256, (IMAGES, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     total = 0.0
     print(f"{IMAGES} images 3x32x32, severity {SEVERITY}, {torch.get_num_threads()} threads")

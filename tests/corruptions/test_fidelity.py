@@ -5,33 +5,13 @@ import pytest
 
 from fidelity import AGREEING, TOLERANCE, Case, agreement, cases, deviation
 from references.cifar_resnet import accuracy, cifar_test, resnet20
+from references.published_accuracy import IMAGES, POINTS, PUBLISHED
 from shared_data import DATA, SHARED, needs_data, needs_shared
 from shiftmatch.corruptions import PAPER, corrupt, frost_source
 
 SEEDS = range(6)
 SPREADS = 3.5
 """A reference is one draw itself: it may lie this many standard deviations from the mean of our draws."""
-IMAGES = 2_000
-POINTS = 2.0
-PUBLISHED = {
-    "gaussian_noise": 24.9,
-    "shot_noise": 30.7,
-    "impulse_noise": 23.7,
-    "defocus_blur": 59.4,
-    "glass_blur": 43.3,
-    "motion_blur": 60.0,
-    "zoom_blur": 60.7,
-    "snow": 69.3,
-    "frost": 55.5,
-    "fog": 66.4,
-    "brightness": 86.7,
-    "contrast": 26.4,
-    "elastic_transform": 70.6,
-    "pixelate": 39.7,
-    "jpeg_compression": 70.7,
-    "gaussian_blur": 41.1,
-}
-"""ResNet-20's accuracy in percent on what the published generator makes of the same images at severity 5."""
 
 
 @needs_shared

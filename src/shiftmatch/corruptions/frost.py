@@ -49,7 +49,7 @@ def _photographs(folder: Path | None) -> list[Path]:
 
 @lru_cache(maxsize=8)
 def _plates(files: tuple[Path, ...], stride: int, height: int, width: int) -> tuple[Picture, ...]:
-    pictures = [_read(file) for file in files] or synthesise()
+    pictures = [_read(file) for file in files] if files else synthesise()
     return tuple(_fit(picture[stride // 2 :: stride, stride // 2 :: stride], height, width) for picture in pictures)
 
 

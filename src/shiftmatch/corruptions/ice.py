@@ -5,6 +5,7 @@ spectra were measured on what the published generator makes with them.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,9 +95,10 @@ KINDS = (
 )
 
 
-def synthesise() -> list[NDArray[np.uint8]]:
+@cache
+def synthesise() -> tuple[NDArray[np.uint8], ...]:
     """One picture (rows, columns, RGB) for each kind of ice, always the same ones."""
-    return [_picture(ice, np.random.default_rng(seed)) for seed, ice in enumerate(KINDS)]
+    return tuple(_picture(ice, np.random.default_rng(seed)) for seed, ice in enumerate(KINDS))
 
 
 def _picture(ice: Ice, stream: np.random.Generator) -> NDArray[np.uint8]:
@@ -108,7 +110,9 @@ def _picture(ice: Ice, stream: np.random.Generator) -> NDArray[np.uint8]:
 def _field(grain: float, stream: np.random.Generator) -> NDArray[np.float64]:
     """Clouds with the spectrum u^−3 and grain with grain/u, u = frequency / CLOUDS, the grain uneven as in real ice."""
     clouds, fine, patches = (_noise(slope, stream) for slope in (CLOUD_SLOPE, GRAIN_SLOPE, CLOUD_SLOPE))
-    field = clouds + grain**0.5 * fine * np.exp(UNEVENNESS * (patches / patches.std() - UNEVENNESS))
+    field: NDArray[np.float64] = clouds + grain**0.5 * fine * np.exp(
+        UNEVENNESS * (patches / patches.std() - UNEVENNESS)
+    )
     field -= field.mean()
     field /= field.std()
     return field

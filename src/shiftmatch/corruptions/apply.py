@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from shiftmatch.corruptions.levels import cut_levels
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.corruptions.registry import Corruption, find, find_suite
 from shiftmatch.errors import InputError
@@ -14,8 +15,6 @@ from shiftmatch.shapes import Images, Pixels
 SMALLEST_SIDE = 16
 VALUES_AT_ONCE = 1 << 18
 """Large batches are worked off in pieces of about so many values, which stay in the processor's cache."""
-LEVEL_GUARD = 1e-3
-"""Added before grey levels are cut off, so that a whole number short of itself by rounding errors stays what it is."""
 
 
 def corrupt(
@@ -57,8 +56,8 @@ def _apply(corruption: Corruption, images: Pixels, severity: int | None, key: tu
 
 
 def _quantise(x: Images, rounds: bool) -> Pixels:
-    levels = x.clamp(0, 1) * 255
-    return (levels.round() if rounds else (levels + LEVEL_GUARD).floor()).to(torch.uint8)
+    levels = x.clamp(0, 1) if rounds else cut_levels(x)
+    return (levels * 255).round().to(torch.uint8)
 
 
 def _check(images: Tensor) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from shiftmatch.corruptions.filters import correlate, correlate_axis, gaussian_weights, smooth, streak
 from shiftmatch.corruptions.geometry import zoom_centre
+from shiftmatch.corruptions.levels import cut_levels
 from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
@@ -61,7 +62,7 @@ def glass_blur(x: Images, streams: Streams, sigma: Number, reach: int, rounds: i
 
     The published generator means to swap pixels, but on colour images its assignment overwrites: it copies.
     """
-    x = (smooth(x, sigma) * 255).floor_().div_(255)
+    x = cut_levels(smooth(x, sigma))
     for _ in range(rounds):
         x = _copy_neighbours(x, streams.integers(-reach, reach, 2, *x.shape[-2:]), reach)
     return smooth(x, sigma)

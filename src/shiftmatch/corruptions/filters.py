@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from shiftmatch.corruptions.levels import cut_levels
 from shiftmatch.corruptions.parameters import Number
 
 Border = Literal["edge", "mirror", "reflect"]
@@ -93,14 +94,14 @@ def streak(x: Maps, degrees: Float[Tensor, "b"], radius: Number, sigma: Number) 
     """Motion blur of every image along its own direction, as ImageMagick does it.
 
     A one-sided Gaussian, exp(−i²/2σ²) for i = 0 … 2·radius, weighs the pixels found by going i steps in the given
-    direction and rounding to the grid. The result is rounded to 8 bits.
+    direction and rounding to the grid. The result is cut off to 8 bits, as in the reference.
     """
     order = degrees.argsort(stable=True)
     length = 2 * math.ceil(radius) + 1
     weights = gaussian_weights(sigma, length - 1)[length - 1 :]
     rows, cols = _steps(degrees[order].cpu().double(), length)
     streaked = _sum_of_shifts(x[order], rows, cols, (weights / weights.sum()).tolist())
-    return (streaked * 255).round_().div_(255)[order.argsort()]
+    return cut_levels(streaked)[order.argsort()]
 
 
 def _steps(degrees: Float[Tensor, "b"], length: int) -> tuple[Int[Tensor, "b i"], Int[Tensor, "b i"]]:

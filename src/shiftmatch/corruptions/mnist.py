@@ -9,6 +9,7 @@ from torch import Tensor
 from shiftmatch.corruptions.edges import canny
 from shiftmatch.corruptions.filters import smooth
 from shiftmatch.corruptions.geometry import pixel_grid, sample_on_black
+from shiftmatch.corruptions.levels import cut_levels
 from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
@@ -59,7 +60,7 @@ def glass_blur(x: Images, streams: Streams, sigma: Number, reach: int, rounds: i
 
     The generator takes the columns of a grey image for channels, so it blurs along one axis only.
     """
-    x = (smooth(x, sigma, dims=(-2,)) * 255).floor_().div_(255)
+    x = cut_levels(smooth(x, sigma, dims=(-2,)))
     for _ in range(rounds):
         shifts = streams.integers(-reach, reach, 2, *x.shape[-2:]) * streams.integers(0, 2, 1, *x.shape[-2:])
         x = _swap_neighbours(x, shifts, reach)

@@ -9,6 +9,7 @@ from torch import Tensor
 from shiftmatch.corruptions.colour import luminance
 from shiftmatch.corruptions.edges import canny_integer
 from shiftmatch.corruptions.filters import correlate, smooth
+from shiftmatch.corruptions.levels import cut_levels
 from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
@@ -56,7 +57,7 @@ def _splash(x: Images, blots: Tensor, strength: Number, colour: tuple[float, ...
 
 def _water(liquid: Map, strength: Number) -> Float[Tensor, "b 1 h w"]:
     """Light refracted by drops: their shape, embossed by the distance from their edges."""
-    liquid = (liquid * 255).floor_().clamp_(0, 255)
+    liquid = cut_levels(liquid) * 255
     far = _distance(canny_integer(liquid, *CANNY)).clamp_max(FARTHEST)
     relief = correlate(_equalise(correlate(far, BOX, "mirror").floor_()), EMBOSS, "mirror").clamp_(0, 255)
     light = liquid * correlate(relief, BOX, "mirror").round_()

@@ -10,6 +10,7 @@ from shiftmatch.corruptions.colour import add_value, luminance
 from shiftmatch.corruptions.filters import streak
 from shiftmatch.corruptions.frost import plates
 from shiftmatch.corruptions.geometry import zoom_centre
+from shiftmatch.corruptions.levels import cut_levels
 from shiftmatch.corruptions.parameters import Number
 from shiftmatch.corruptions.randomness import Streams
 from shiftmatch.shapes import Images
@@ -34,8 +35,8 @@ def snow(  # noqa: PLR0917 (the columns of the published table)
     """Whiten the image, then add streaks of bright noise and the same streaks turned by 180 degrees."""
     flakes = streams.normal(*x.shape[-2:], loc=loc, scale=scale)
     flakes = zoom_centre(flakes.movedim(0, -1), zoom).movedim(-1, 0)
-    flakes = torch.where(flakes < floor, 0, flakes).clamp_(0, 1)
-    layer = streak((flakes * 255).floor_().div_(255), streams.uniform(-135, -45), radius, sigma)[:, None]
+    flakes = cut_levels(torch.where(flakes < floor, 0, flakes))
+    layer = streak(flakes, streams.uniform(-135, -45), radius, sigma)[:, None]
     white = torch.maximum(x, 1.5 * luminance(x) + 0.5)
     return keep * x + (1 - keep) * white + layer + layer.flip(-2, -1)
 

@@ -1,5 +1,6 @@
 """corrupt(): the one entry to every corruption."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def corrupt(
     corruption = find(suite, name, severity)
     _check(images)
     if name == "frost":
-        corruption = Corruption(partial(corruption.recipe, folder=frost), corruption.levels, corruption.published)
+        corruption = replace(corruption, recipe=partial(corruption.recipe, folder=frost))
     size = max(1, VALUES_AT_ONCE // images[:1].numel()) if len(images) else 1
     pieces = [images[start : start + size] for start in range(0, len(images), size)]
     key = (seed, suite, name, severity if severity is not None else corruption.published)

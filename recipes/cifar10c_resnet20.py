@@ -2,8 +2,9 @@
 
     python recipes/cifar10c_resnet20.py --weights resnet20.safetensors
 
-Writes results/cifar10c_resnet20.json: accuracy per corruption and method, with seed, versions and settings. CIFAR-10 is read from
-$SHIFTMATCH_DATA; the weights are those of "Proper ResNet Implementation for CIFAR10" (Y. Idelbayev), depth 20, as safetensors.
+Writes results/cifar10c_resnet20.json: accuracy per corruption and method, with seed, versions and settings. CIFAR-10
+is read from the data folder (`shiftmatch data get cifar10`); the weights are those that Y. Idelbayev has released
+with "Proper ResNet Implementation for CIFAR10", depth 20, as safetensors.
 """
 
 import argparse
@@ -25,13 +26,15 @@ RESULT = Path(__file__).parents[1] / "results" / "cifar10c_resnet20.json"
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406])[:, None, None], torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 TRAIN, TEST, BATCH, SEVERITY, SEED = 4000, 2000, 2000, 5, 0
 
+Scores = dict[str, dict[str, float]]
+
 
 def normalised(pixels: Tensor) -> Tensor:
     return (pixels / 255 - MEAN) / STD
 
 
 def methods(network: nn.Module) -> dict[str, nn.Module]:
-    train = normalised(sm.data.load("cifar-10", "train").images[:TRAIN]).split(500)
+    train = normalised(sm.data.load("cifar10", "train").images[torch.arange(TRAIN)]).split(500)
     return {
         "plain": network,
         "test-time batchnorm": sm.adapt_batchnorm(network),
@@ -48,29 +51,31 @@ def accuracy(predict: nn.Module, pixels: Tensor, labels: Tensor) -> float:
     return round(100 * correct / len(labels), 2)
 
 
-def run(weights: Path) -> dict[str, dict[str, float]]:
-    """Accuracy by corruption and method; `clean` and `mean` among the corruptions."""
+def run(weights: Path) -> Scores:
+    """Accuracy by corruption and method; `clean` and `mean` stand among the corruptions."""
     network = sm.models.build("cifar_resnet", depth=20)
     network.load_state_dict(load_file(weights))
     predictors = methods(network.eval())
     suite = sm.suites.cifar10_c(corruptions=sm.corruptions.PAPER, severities=(SEVERITY,), limit=TEST, seed=SEED)
-    rows = {"clean": {name: accuracy(predict, suite.clean.images, suite.labels) for name, predict in predictors.items()}}
-    for corruption in track(suite.corruptions, "corruptions"):
-        pixels = suite.images(corruption, SEVERITY)
-        rows[corruption] = {name: accuracy(predict, pixels, suite.labels) for name, predict in predictors.items()}
-    corrupted = [row for corruption, row in rows.items() if corruption != "clean"]
-    rows["mean"] = {name: round(sum(row[name] for row in corrupted) / len(corrupted), 2) for name in predictors}
-    settings = {"train": TRAIN, "test": TEST, "batch": BATCH, "severity": SEVERITY, "seed": SEED, "suite": suite.source_summary}
+
+    def scored(pixels: Tensor) -> dict[str, float]:
+        return {name: accuracy(predict, pixels, suite.labels) for name, predict in predictors.items()}
+
+    rows = {name: scored(suite.images(name, SEVERITY)) for name in track(suite.corruptions, "corruptions")}
+    mean = {name: round(sum(row[name] for row in rows.values()) / len(rows), 2) for name in predictors}
+    rows |= {"clean": scored(suite.clean.images[torch.arange(TEST)]), "mean": mean}
+    settings = {"train": TRAIN, "test": TEST, "batch": BATCH, "severity": SEVERITY, "seed": SEED, "suite": suite.source}
     versions = {package: version(package) for package in ("torch", "shiftmatch", "numpy")}
     with atomic_path(RESULT) as path:
         path.write_text(json.dumps({"settings": settings, "versions": versions, "accuracy": rows}, indent=1) + "\n")
     return rows
 
 
-def show(rows: dict[str, dict[str, float]]) -> None:
+def show(rows: Scores) -> None:
     table = Table("corruption", *rows["mean"], title=f"CIFAR-10-C, severity {SEVERITY}, ResNet-20: accuracy in %")
     for corruption, row in rows.items():
-        table.add_row(corruption, *(f"{value:.1f}" for value in row.values()), style="bold" if corruption == "mean" else "")
+        style = "bold" if corruption == "mean" else ""
+        table.add_row(corruption, *(f"{value:.1f}" for value in row.values()), style=style)
     Console().print(table)
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from shared_data import SHARED
 from torch import Tensor
 
-from shared_data import SHARED
 from shiftmatch.corruptions import SUITES, corrupt, names
 
 GREY_LEVELS = 1

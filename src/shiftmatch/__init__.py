@@ -2,11 +2,14 @@
 
 >>> import torch, shiftmatch as sm
 >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 10))
->>> statistics = sm.fit(net, torch.randn(64, 3, 8, 8))
+>>> statistics = sm.fit(net, torch.randn(200, 3, 8, 8))
 >>> robust = sm.match(net, statistics)
->>> robust(torch.randn(32, 3, 8, 8)).shape
-torch.Size([32, 10])
+>>> robust(torch.randn(100, 3, 8, 8)).shape
+torch.Size([100, 10])
 """
+
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 from shiftmatch import errors, models
 from shiftmatch.core.covariance import (
@@ -28,6 +31,12 @@ from shiftmatch.sites.selection import sites
 from shiftmatch.sites.site import Layout, Site, Sites
 from shiftmatch.sites.statistics import Statistics
 
+if TYPE_CHECKING:
+    from shiftmatch import corruptions, data
+    from shiftmatch.benchmark import suites
+    from shiftmatch.benchmark.streams import stream
+    from shiftmatch.corruptions import corrupt
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -48,10 +57,30 @@ __all__ = [
     "Statistics",
     "Tolerance",
     "adapt_batchnorm",
+    "corrupt",
+    "corruptions",
+    "data",
     "errors",
     "fit",
     "match",
     "models",
     "paper",
     "sites",
+    "stream",
+    "suites",
 ]
+
+_WHEN_USED = {
+    "corrupt": "shiftmatch.corruptions:corrupt",
+    "corruptions": "shiftmatch.corruptions",
+    "data": "shiftmatch.data",
+    "stream": "shiftmatch.benchmark.streams:stream",
+    "suites": "shiftmatch.benchmark.suites",
+}
+"""Names whose modules need scipy and Pillow: imported when they are used, so that importing shiftmatch stays quick."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHEN_USED:
+        raise AttributeError(f"module 'shiftmatch' has no attribute {name!r}")
+    return resolve_name(_WHEN_USED[name])

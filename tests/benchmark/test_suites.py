@@ -5,8 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
 from made_sets import write_cifar, write_cifar10, write_mnist, write_pictures
+
 from shiftmatch.benchmark.suites import cifar10_c, imagenet_c, mnist_c
 from shiftmatch.corruptions import corrupt, names
 from shiftmatch.data.writing import write_corrupted

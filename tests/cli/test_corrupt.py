@@ -2,10 +2,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_sets import make_images, write_mnist
 from PIL import Image
 from typer.testing import CliRunner
 
-from made_sets import make_images, write_mnist
 from shiftmatch.cli import app, main
 
 

@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from made_sets import write_mnist
 from shared_data import DATA, needs_data
+from typer.testing import CliRunner
+
 from shiftmatch.cli import app
 from shiftmatch.data.catalog import CATALOG
 

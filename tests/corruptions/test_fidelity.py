@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-
 from fidelity import AGREEING, GREY_LEVELS, TOLERANCE, Case, agreement, cases, clean, deviation, reference
 from references.cifar_resnet import accuracy, cifar_test, resnet20
 from references.published_accuracy import IMAGES, POINTS, PUBLISHED
 from shared_data import DATA, SHARED, needs_data, needs_shared
+
 from shiftmatch.corruptions import PAPER, SUITES, corrupt
 from shiftmatch.corruptions.filters import streak
 

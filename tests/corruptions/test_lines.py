@@ -3,10 +3,10 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-
 from fidelity import clean, reference
+from numpy.typing import NDArray
 from shared_data import needs_shared
+
 from shiftmatch.corruptions.lines import dotted_line, segment, zigzag
 from shiftmatch.corruptions.randomness import Streams
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from made_sets import write_cifar10, write_pictures
+
 from shiftmatch.data.corrupted_files import ArrayFiles, PictureFiles
 from shiftmatch.data.job import Job
 from shiftmatch.errors import InputError

@@ -3,8 +3,8 @@ import random
 from pathlib import Path
 
 import pytest
-
 from mirror import mirror
+
 from shiftmatch.data.download import CHUNK, download
 from shiftmatch.errors import DataNotFoundError
 

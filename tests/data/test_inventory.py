@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from made_sets import write_cifar10, write_mnist
 from mirror import mirror
 from shared_data import DATA, SHARED, needs_data, needs_shared
+
 from shiftmatch.data import catalog
 from shiftmatch.data.catalog import Download, published
 from shiftmatch.data.inventory import get, inspect, load

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from made_sets import write_cifar10
+
 from shiftmatch.data.job import Job
 
 

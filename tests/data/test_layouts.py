@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from made_sets import make_images, make_labels, write_pictures
+
 from shiftmatch.data.layouts import is_stored, layout_of, load_corrupted
 from shiftmatch.errors import FileFormatError, InputError
 

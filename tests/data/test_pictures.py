@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
-
 from made_sets import make_images, write_pictures
+from PIL import Image
 from shared_data import SHARED, needs_shared
+
 from shiftmatch.data.labelled import Gallery
 from shiftmatch.data.pictures import Pictures, centre, open_picture
 from shiftmatch.errors import DataNotFoundError, FileFormatError

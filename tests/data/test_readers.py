@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_sets import make_images, make_labels, write_cifar, write_idx, write_mnist
 from scipy.io import savemat
 
-from made_sets import make_images, make_labels, write_cifar, write_idx, write_mnist
 from shiftmatch.data.readers import read_array, read_arrays, read_cifar, read_idx, read_matlab
 from shiftmatch.errors import FileFormatError
 

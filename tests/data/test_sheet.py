@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_sets import make_images
 from PIL import Image
 
-from made_sets import make_images
 from shiftmatch.corruptions import names
 from shiftmatch.data.sheet import GAP, HEADER, LABEL_WIDTH, open_photo, sheet
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_sets import make_labels, write_cifar, write_cifar10, write_mnist, write_pictures
 from PIL import Image
 
 import shiftmatch
-from made_sets import make_labels, write_cifar, write_cifar10, write_mnist, write_pictures
 from shiftmatch.corruptions import corrupt
 from shiftmatch.data.inventory import load
 from shiftmatch.data.layouts import load_corrupted

@@ -60,11 +60,11 @@ def correlate_axis(x: Maps, weights: Float[Tensor, "k"], dim: int, border: Borde
 
 def correlate(x: Maps, kernel: Float[Tensor, "k l"], border: Border) -> Maps:
     """Σ_kl kernel[k, l] · x shifted by (k − K//2, l − L//2): what image libraries call filtering."""
-    (rows, cols), (height, width) = (size // 2 for size in kernel.shape), x.shape[-2:]
-    padded = pad(pad(x, -2, rows, rows, border), -1, cols, cols, border)
+    (up, left), (height, width) = (size // 2 for size in kernel.shape), x.shape[-2:]
+    padded = pad(pad(x, -2, up, up, border), -1, left, left, border)
     total = torch.zeros_like(x)
-    for k, l in kernel.nonzero().tolist():  # noqa: E741
-        total.add_(padded[..., k : k + height, l : l + width], alpha=kernel[k, l].item())
+    for row, col in kernel.nonzero().tolist():
+        total.add_(padded[..., row : row + height, col : col + width], alpha=kernel[row, col].item())
     return total
 
 

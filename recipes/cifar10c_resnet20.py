@@ -8,8 +8,6 @@ with "Proper ResNet Implementation for CIFAR10", depth 20, as safetensors.
 """
 
 import argparse
-import json
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -19,8 +17,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import shiftmatch as sm
-from shiftmatch.files import atomic_path
 from shiftmatch.progress import track
+from shiftmatch.provenance import save_result
 
 RESULT = Path(__file__).parents[1] / "results" / "cifar10c_resnet20.json"
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406])[:, None, None], torch.tensor([0.229, 0.224, 0.225])[:, None, None]
@@ -65,9 +63,7 @@ def run(weights: Path) -> Scores:
     mean = {name: round(sum(row[name] for row in rows.values()) / len(rows), 2) for name in predictors}
     rows |= {"clean": scored(suite.clean.images[torch.arange(TEST)]), "mean": mean}
     settings = {"train": TRAIN, "test": TEST, "batch": BATCH, "severity": SEVERITY, "seed": SEED, "suite": suite.source}
-    versions = {package: version(package) for package in ("torch", "shiftmatch", "numpy")}
-    with atomic_path(RESULT) as path:
-        path.write_text(json.dumps({"settings": settings, "versions": versions, "accuracy": rows}, indent=1) + "\n")
+    save_result(RESULT, command="python recipes/cifar10c_resnet20.py", settings=settings, result=rows)
     return rows
 
 

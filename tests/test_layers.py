@@ -11,6 +11,7 @@ RANK: dict[str, float] = {
     "folders": 0,
     "progress": 0,
     "containers": 0.5,
+    "provenance": 0.5,
     "core": 1,
     "metrics": 1,
     "corruptions": 1,

@@ -1,0 +1,23 @@
+"""Results as files that say how they were made."""
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from os import PathLike
+from typing import Any
+
+from shiftmatch.files import atomic_path
+
+PACKAGES = ("shiftmatch", "torch", "numpy", "scipy", "pillow")
+
+
+def save_result(path: str | PathLike[str], *, command: str, settings: Mapping[str, Any], result: Any) -> None:
+    """Write a result as JSON with the command, the settings and the versions behind it."""
+    record = {
+        "command": command,
+        "settings": dict(settings),
+        "versions": {package: version(package) for package in PACKAGES},
+        "result": result,
+    }
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1) + "\n")

@@ -20,7 +20,7 @@ from shiftmatch.core.covariance import (
 )
 from shiftmatch.core.linalg import Ridge
 from shiftmatch.core.transport import measure, transport
-from shiftmatch.errors import NonFiniteError
+from shiftmatch.errors import InputError, NonFiniteError
 
 EXACT = Tolerance(test=Ridge(), train=Ridge())  # no jitter
 EVERY_STRUCTURE = pytest.mark.parametrize("structure", [kind() for kind in STRUCTURES.values()], ids=list(STRUCTURES))
@@ -137,6 +137,12 @@ def test_nan_and_infinity_are_refused(structure: Covariance) -> None:
         x[3, 1, 0, 0] = bad
         with pytest.raises(NonFiniteError):
             measure(structure, x)
+
+
+@pytest.mark.parametrize("structure", [SpatialFull(), Dense()])
+def test_covariances_beyond_memory_are_refused_with_advice(structure: Covariance) -> None:
+    with pytest.raises(InputError, match=r"\d+ covariances of \d+ × \d+ here, \d+ GB. Use SpatialKronecker"):
+        measure(structure, torch.zeros(2, 64, 112, 112))
 
 
 def test_no_batch_at_all_is_returned_as_it_is() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from math import prod
 from operator import add
 
 import torch
@@ -12,11 +13,14 @@ from torch import Tensor
 from shiftmatch.core.covariance import Covariance, Tolerance, View
 from shiftmatch.core.linalg import sym_power
 from shiftmatch.core.moments import Moments, blend
-from shiftmatch.errors import NonFiniteError
+from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features
 
 PIECE = 64
 """Images handled at once: the pieces stay in cache, and the float64 copies stay small."""
+
+MOST_BYTES = 4 * 2**30
+"""Covariances of one view that take more memory than this are refused rather than tried."""
 
 DEAD = 1e-6
 """A channel whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
@@ -29,8 +33,10 @@ def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
     >>> [moments.scatter.shape for moments in measure(SpatialKronecker(), torch.ones(2, 3, 4, 5))]
     [torch.Size([3, 4, 4]), torch.Size([3, 5, 5])]
     """
-    pieces = _pieces(x)
-    return tuple(_measure(view, pieces) for view in structure.views(x.ndim))
+    views, pieces = structure.views(x.ndim), _pieces(x)
+    for view in views:
+        _check_size(structure, view, x)
+    return tuple(_measure(view, pieces) for view in views)
 
 
 def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, weight: float = 0.0) -> Features:
@@ -82,6 +88,16 @@ def _at_once(test: Sequence[Moments], train: Sequence[Moments]) -> Iterator[tupl
     for now, goal in zip(test[1:], train[1:], strict=True):
         rescale = torch.where(_either_constant(now, goal), 1.0, goal.variance / now.variance)[..., None, None]
         yield replace(now, mean=goal.mean, scatter=now.scatter * rescale), goal
+
+
+def _check_size(structure: Covariance, view: View, x: Features) -> None:
+    groups, side = (prod(x.shape[axis] for axis in axes) for axes in (view.group, view.along))
+    size = 8 * groups * side**2
+    if size > MOST_BYTES:
+        raise InputError(
+            f"{type(structure).__name__} needs {groups} covariances of {side} × {side} here, {size / 2**30:.0f} GB. "
+            "Use SpatialKronecker(), or choose sites with smaller maps."
+        )
 
 
 def _pieces(x: Features) -> list[Tensor]:

@@ -14,7 +14,7 @@ from shiftmatch.core.covariance import Covariance
 from shiftmatch.errors import (
     BatchTooSmallError,
     InputError,
-    NonFiniteError,
+    ShiftMatchError,
     SmallBatchWarning,
     StatisticsMismatchError,
 )
@@ -167,8 +167,8 @@ def _lent(model: nn.Module, batchnorm: BatchNormMode, places: Iterable[Site], vi
             )
         try:
             return visit(site, x)
-        except NonFiniteError as error:
-            raise NonFiniteError(f"At site {site.name!r}: {error}") from None
+        except ShiftMatchError as error:
+            raise type(error)(f"At site {site.name!r}: {error}") from None
 
     with ExitStack() as stack:
         stack.enter_context(borrowed(model))

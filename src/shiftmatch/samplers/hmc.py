@@ -1,0 +1,88 @@
+"""Hamiltonian Monte Carlo: leapfrog trajectories of fixed length, accepted or rejected by their energy error."""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from shiftmatch.errors import InputError
+from shiftmatch.samplers.interface import LogDensity, Sampler
+from shiftmatch.samplers.params import Params, Scalar, add_scaled, inner, standard_normal
+
+TUNING_DECAY = 0.6
+"""Robbins-Monro needs gains t^-κ with ½ < κ ≤ 1; small κ forgets the first guess fast."""
+
+
+class HMCState(NamedTuple):
+    """Where the chain is, with log p and its gradient there, and how the last proposal went."""
+
+    params: Params
+    gradient: Params
+    log_density: Scalar
+    step_size: Scalar
+    acceptance: Scalar
+    accepted: Scalar
+    energy_error: Scalar
+    iteration: Scalar
+
+
+class Leap(NamedTuple):
+    """A point in phase space, with log p and its gradient at the position."""
+
+    params: Params
+    momentum: Params
+    log_density: Scalar
+    gradient: Params
+
+    @property
+    def energy(self) -> Scalar:
+        """H = −log p(θ) + ½ |m|²."""
+        return 0.5 * inner(self.momentum, self.momentum) - self.log_density
+
+
+def hmc(
+    log_density: LogDensity, *, step_size: float, trajectory: float, tune: int = 0, target: float = 0.9
+) -> Sampler[HMCState]:
+    """Follow Hamilton's equations for a time `trajectory` in steps of `step_size`, then accept or reject.
+
+    For the first `tune` iterations the step size is adapted until the acceptance probability is about `target`:
+    log ε ← log ε + t^-κ (acceptance − target). Those iterations belong to the burn-in.
+    """
+    if not 0 < step_size <= trajectory:
+        raise InputError(f"A step must be positive and no longer than the trajectory ({trajectory}), not {step_size}.")
+
+    def init(params: Params) -> HMCState:
+        value, gradient = log_density.value_and_grad(params, torch.Generator())
+        zero = torch.zeros((), dtype=torch.float64)
+        return HMCState(params, gradient, value, zero + step_size, zero, zero, zero, zero)
+
+    def step(state: HMCState, generator: torch.Generator) -> HMCState:
+        momentum = standard_normal(state.params, generator)
+        start = Leap(state.params, momentum, state.log_density, state.gradient)
+        size = state.step_size.item()
+        end = leapfrog(log_density, start, size, math.ceil(trajectory / size), generator)
+        error = end.energy - start.energy
+        acceptance = torch.exp(-error).clamp(max=1).nan_to_num(0.0)
+        accepted = torch.rand((), generator=generator, dtype=torch.float64) < acceptance
+        kept = end if accepted else start
+        iteration = state.iteration + 1
+        change = (acceptance - target) * iteration**-TUNING_DECAY if iteration <= tune else torch.zeros(())
+        tuned = (state.step_size * change.exp()).clamp(max=trajectory)
+        return HMCState(
+            kept.params, kept.gradient, kept.log_density, tuned, acceptance, accepted.double(), error, iteration
+        )
+
+    return Sampler(init, step)
+
+
+def leapfrog(log_density: LogDensity, start: Leap, size: float, steps: int, generator: torch.Generator) -> Leap:
+    """Kick, drift, kick: reversible, and it preserves volume; a non-finite log density ends the trajectory early."""
+    params, momentum, value, gradient = start
+    for _ in range(steps):
+        half = add_scaled(momentum, size / 2, gradient)
+        params = add_scaled(params, size, half)
+        value, gradient = log_density.value_and_grad(params, generator)
+        momentum = add_scaled(half, size / 2, gradient)
+        if not value.isfinite():
+            break
+    return Leap(params, momentum, value, gradient)

@@ -24,7 +24,7 @@ from shiftmatch.models.init import initialise
 from shiftmatch.samplers.density import LogPosterior, log_posterior
 from shiftmatch.samplers.empcov import covariance, empcov, patches
 from shiftmatch.samplers.ensemble import deep_ensemble
-from shiftmatch.samplers.hmc import hmc
+from shiftmatch.samplers.hmc import TWO_STAGE, hmc
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.priors import Prior, gaussian
 from shiftmatch.samplers.sampling import sample
@@ -38,8 +38,8 @@ LENET = Architecture("lenet")
 TRAIN = 5000
 WEIGHT_DECAY = 100.0
 SEEDS = {"gaussian": 100, "empcov": 200, "ensemble": 300}
-HMC = {"step_size": 1.3e-3, "trajectory": 0.157, "tune": 8, "target": 0.85}
-BURN_IN, DRAWS = 12, 15
+HMC = {"step_size": 2.8e-3, "trajectory": 0.157, "integrator": TWO_STAGE}
+BURN_IN = 4
 SGD = {"step_size": 0.05 / TRAIN, "steps": 1250}
 BATCH = 80
 MEMBERS = 10
@@ -72,14 +72,19 @@ def ensemble(prior: str, seed: int, members: int) -> Posterior:
     return deep_ensemble(density(prior, BATCH), start, members=members, seed=seed, architecture=LENET, **SGD)
 
 
-def chain(prior: str, index: int) -> Posterior:
+def chain(prior: str, index: int, draws: int) -> Posterior:
     seed = SEEDS[prior] + index
-    start = ensemble(prior, seed, members=1)[0]
-    generator = torch.Generator().manual_seed(seed)
-    folder = RUNS / f"{prior}-{index}"
-    sampler = hmc(density(prior), **HMC)
+    begin = RUNS / f"{prior}-{index}" / "start.safetensors"
+    if not begin.exists():
+        ensemble(prior, seed, members=1).save(begin)
     return sample(
-        sampler, start, draws=DRAWS, burn_in=BURN_IN, generator=generator, folder=folder, architecture=LENET
+        hmc(density(prior), **HMC),
+        Posterior.load(begin)[0],
+        draws=draws,
+        burn_in=BURN_IN,
+        generator=torch.Generator().manual_seed(seed),
+        folder=begin.parent,
+        architecture=LENET,
     )
 
 
@@ -88,6 +93,7 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["chain"])
     parser.add_argument("prior", choices=["gaussian", "empcov"])
     parser.add_argument("index", type=int)
+    parser.add_argument("draws", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    chain(arguments.prior, arguments.index)
+    chain(arguments.prior, arguments.index, arguments.draws)

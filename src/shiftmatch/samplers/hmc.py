@@ -13,6 +13,20 @@ TUNING_DECAY = 0.6
 """Robbins-Monro needs gains t^-κ with ½ < κ ≤ 1; small κ forgets the first guess fast."""
 
 
+class Integrator(NamedTuple):
+    """One step: kick, drift, kick, …, kick by these fractions of the step size; palindromic, so reversible."""
+
+    kicks: tuple[float, ...]
+    drifts: tuple[float, ...]
+
+
+LEAPFROG = Integrator(kicks=(0.5, 0.5), drifts=(1.0,))
+"""One gradient to a step."""
+
+TWO_STAGE = Integrator(kicks=(0.21178, 0.57644, 0.21178), drifts=(0.5, 0.5))
+"""Two gradients to a step: smaller energy errors for the same work (Blanes, Casas & Sanz-Serna 2014)."""
+
+
 class HMCState(NamedTuple):
     """Where the chain is, with log p and its gradient there, and how the last proposal went."""
 
@@ -41,9 +55,16 @@ class Leap(NamedTuple):
 
 
 def hmc(
-    log_density: LogDensity, *, step_size: float, trajectory: float, tune: int = 0, target: float = 0.9
+    log_density: LogDensity,
+    *,
+    step_size: float,
+    trajectory: float,
+    integrator: Integrator = LEAPFROG,
+    tune: int = 0,
+    target: float = 0.9,
 ) -> Sampler[HMCState]:
     """Follow Hamilton's equations for a time `trajectory` in steps of `step_size`, then accept or reject.
+
 
     For the first `tune` iterations the step size is adapted until the acceptance probability is about `target`:
     log ε ← log ε + t^-κ (acceptance − target). Those iterations belong to the burn-in.
@@ -60,7 +81,8 @@ def hmc(
         momentum = standard_normal(state.params, generator)
         start = Leap(state.params, momentum, state.log_density, state.gradient)
         size = state.step_size.item()
-        end = leapfrog(log_density, start, size, math.ceil(trajectory / size), generator)
+        steps = math.ceil(trajectory / size)
+        end = integrate(log_density, start, integrator, size=size, steps=steps, generator=generator)
         error = end.energy - start.energy
         acceptance = torch.exp(-error).clamp(max=1).nan_to_num(0.0)
         accepted = torch.rand((), generator=generator, dtype=torch.float64) < acceptance
@@ -75,14 +97,18 @@ def hmc(
     return Sampler(init, step)
 
 
-def leapfrog(log_density: LogDensity, start: Leap, size: float, steps: int, generator: torch.Generator) -> Leap:
-    """Kick, drift, kick: reversible, and it preserves volume; a non-finite log density ends the trajectory early."""
+def integrate(
+    log_density: LogDensity, start: Leap, integrator: Integrator, *, size: float, steps: int, generator: torch.Generator
+) -> Leap:
+    """Kicks and drifts in turn: reversible, and they preserve volume; a non-finite log density ends it early."""
     params, momentum, value, gradient = start
+    first, *later = integrator.kicks
     for _ in range(steps):
-        half = add_scaled(momentum, size / 2, gradient)
-        params = add_scaled(params, size, half)
-        value, gradient = log_density.value_and_grad(params, generator)
-        momentum = add_scaled(half, size / 2, gradient)
+        momentum = add_scaled(momentum, size * first, gradient)
+        for drift, kick in zip(integrator.drifts, later, strict=True):
+            params = add_scaled(params, size * drift, momentum)
+            value, gradient = log_density.value_and_grad(params, generator)
+            momentum = add_scaled(momentum, size * kick, gradient)
         if not value.isfinite():
             break
     return Leap(params, momentum, value, gradient)

@@ -72,7 +72,7 @@ class Posterior:
     def __getitem__(self, which: slice) -> "Posterior": ...
     def __getitem__(self, which: int | slice) -> "Params | Posterior":
         if isinstance(which, int):
-            return {name: value[which] for name, value in self.params.items()}
+            return {name: _working(value[which]) for name, value in self.params.items()}
         owner = torch.arange(len(self.chains)).repeat_interleave(torch.tensor(self.chains))[which]
         lengths = tuple(int((owner == chain).sum()) for chain in range(len(self.chains)))
         params = {name: value[which] for name, value in self.params.items()}
@@ -106,7 +106,7 @@ class Posterior:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Posterior":
-        """Read a file that `save` wrote; what was stored in float16 comes back in float32."""
+        """Read a file that `save` wrote. The draws stay on disk until they are asked for."""
         try:
             with safe_open(path, "pt") as file:
                 metadata = file.metadata() or {}
@@ -118,9 +118,13 @@ class Posterior:
         header = json.loads(metadata[FORMAT])
         if header["version"] > VERSION:
             raise FileFormatError(f"{path} has format {header['version']}; this shiftmatch reads up to {VERSION}.")
-        params = {name: value.float() if value.dtype == torch.float16 else value for name, value in tensors.items()}
         architecture = header["architecture"] and Architecture(**header["architecture"])
-        return Posterior(params, tuple(header["chains"]), architecture, header["info"])
+        return Posterior(tensors, tuple(header["chains"]), architecture, header["info"])
+
+
+def _working(value: Tensor) -> Tensor:
+    """Half precision is for storage; networks compute in float32."""
+    return value.float() if value.dtype == torch.float16 else value
 
 
 @final

@@ -25,7 +25,9 @@ from shiftmatch.samplers.density import LogPosterior, log_posterior
 from shiftmatch.samplers.empcov import covariance, empcov, patches
 from shiftmatch.samplers.ensemble import deep_ensemble
 from shiftmatch.samplers.hmc import TWO_STAGE, hmc
+from shiftmatch.samplers.params import Params, add_scaled, standard_normal
 from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.preconditioning import fisher_scales
 from shiftmatch.samplers.priors import Prior, gaussian
 from shiftmatch.samplers.sampling import sample
 
@@ -38,7 +40,7 @@ LENET = Architecture("lenet")
 TRAIN = 5000
 WEIGHT_DECAY = 100.0
 SEEDS = {"gaussian": 100, "empcov": 200, "ensemble": 300}
-HMC = {"step_size": 2.3e-3, "trajectory": 0.15, "integrator": TWO_STAGE}
+HMC = {"step_size": 0.033, "trajectory": 1.5, "integrator": TWO_STAGE}
 BURN_IN = 3
 SGD = {"step_size": 0.05 / TRAIN, "steps": 1250}
 BATCH = 80
@@ -72,14 +74,22 @@ def ensemble(prior: str, seed: int, members: int) -> Posterior:
     return deep_ensemble(density(prior, BATCH), start, members=members, seed=seed, architecture=LENET, **SGD)
 
 
+def scales(target: LogPosterior, start: Params, seed: int) -> Params:
+    """From the curvature at a point as far from the mode as the prior is wide, where the draws will be."""
+    generator = torch.Generator().manual_seed(seed)
+    typical = add_scaled(start, WEIGHT_DECAY**-0.5, standard_normal(start, generator))
+    return fisher_scales(target, typical, generator, precision=WEIGHT_DECAY)
+
+
 def chain(prior: str, index: int, draws: int) -> Posterior:
     seed = SEEDS[prior] + index
     begin = RUNS / f"{prior}-{index}" / "start.safetensors"
     if not begin.exists():
         ensemble(prior, seed, members=1).save(begin)
+    start, target = Posterior.load(begin)[0], density(prior)
     return sample(
-        hmc(density(prior), **HMC),
-        Posterior.load(begin)[0],
+        hmc(target, scales=scales(target, start, seed), **HMC),
+        start,
         draws=draws,
         burn_in=BURN_IN,
         generator=torch.Generator().manual_seed(seed),

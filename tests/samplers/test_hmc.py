@@ -40,7 +40,7 @@ def _accept_everything(step_size: float, trajectory: float) -> Sampler[HMCState]
     def step(state: HMCState, generator: torch.Generator) -> HMCState:
         start = Leap(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
         steps = math.ceil(trajectory / step_size)
-        end = integrate(GAUSSIAN.log_density, start, LEAPFROG, size=step_size, steps=steps, generator=generator)
+        end = integrate(GAUSSIAN.log_density, start, LEAPFROG, {"x": step_size}, steps=steps, generator=generator)
         return state._replace(params=end.params, gradient=end.gradient, log_density=end.log_density)
 
     return Sampler(right.init, step)
@@ -51,9 +51,10 @@ def test_trajectories_are_reversible(integrator: Integrator) -> None:
     params: Params = {"x": torch.randn(10, generator=generator(), dtype=torch.float64)}
     value, gradient = CUBIC.value_and_grad(params, generator())
     start = Leap(params, standard_normal(params, generator(2)), value, gradient)
-    there = integrate(CUBIC, start, integrator, size=0.05, steps=40, generator=generator())
+    strides = {"x": 0.05 * torch.linspace(0.5, 1.5, 10, dtype=torch.float64)}
+    there = integrate(CUBIC, start, integrator, strides, steps=40, generator=generator())
     turned = there._replace(momentum={"x": -there.momentum["x"]})
-    back = integrate(CUBIC, turned, integrator, size=0.05, steps=40, generator=generator())
+    back = integrate(CUBIC, turned, integrator, strides, steps=40, generator=generator())
     assert (back.params["x"] - params["x"]).abs().max() < 1e-6
     assert (back.momentum["x"] + start.momentum["x"]).abs().max() < 1e-6
     assert (there.params["x"] - params["x"]).abs().max() > 0.1
@@ -93,6 +94,12 @@ def test_a_diverging_trajectory_is_rejected() -> None:
     after = hmc(steep, step_size=1e3, trajectory=1e4).step(state, generator())
     assert torch.equal(after.params["x"], state.params["x"])
     assert after.acceptance == 0
+
+
+def test_scales_change_the_path_but_not_the_distribution() -> None:
+    scales = {"x": GAUSSIAN.covariance.diagonal().sqrt().expand(GAUSSIAN.rows, -1)}
+    sampler = hmc(GAUSSIAN.log_density, step_size=0.3, trajectory=1.5, scales=scales)
+    assert_draws_from_gaussian(sample(sampler, GAUSSIAN.start, draws=400, burn_in=20, generator=generator(6)))
 
 
 def test_a_step_longer_than_the_trajectory_is_refused() -> None:

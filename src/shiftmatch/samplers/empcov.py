@@ -1,8 +1,11 @@
 """Priors that know the training inputs: EmpCov and Zellner-G, and ShiftEmpCov, the likelihood equivalent to EmpCov."""
 
+from typing import final
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from shiftmatch.samplers.priors import Prior, correlated, gaussian, product
@@ -72,3 +75,31 @@ def _inverse(sigma: Square) -> Square:
     inverse = torch.linalg.inv(sigma.double())
     symmetric: Tensor = (inverse + inverse.mT) / 2
     return symmetric
+
+
+@final
+class ShiftEmpCov(nn.Module):
+    """A first layer that sees its inputs as x (XᵀX / n)^½, X being the training inputs.
+
+    With a prior N(0, I / d) on its weights, its outputs have the distribution that `empcov_equation` gives to those of
+    the plain layer. For a convolution, the inputs are the patches. x S w = x (S w), so the root S meets the weights.
+
+    >>> layer = ShiftEmpCov(nn.Linear(2, 1, bias=False), 4 * torch.eye(2).double())
+    >>> _ = layer.load_state_dict({"layer.weight": torch.ones(1, 2), "root": layer.root})
+    >>> layer(torch.ones(1, 2)).item()
+    4.0
+    """
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d, moment: Square) -> None:
+        super().__init__()
+        self.layer = layer
+        values, vectors = torch.linalg.eigh(moment.double())
+        root = (vectors * values.clamp_min(0).sqrt()) @ vectors.mT
+        self.root: Tensor
+        self.register_buffer("root", root.to(layer.weight.dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = (self.layer.weight.flatten(1) @ self.root).view_as(self.layer.weight)
+        others = {name: value for name, value in self.layer.named_parameters() if name != "weight"}
+        out: Tensor = functional_call(self.layer, {"weight": weight, **others}, (x,))
+        return out

@@ -1,13 +1,15 @@
 """Hamiltonian Monte Carlo: leapfrog trajectories of fixed length, accepted or rejected by their energy error."""
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.interface import LogDensity, Sampler
-from shiftmatch.samplers.params import Params, Scalar, add_scaled, inner, standard_normal
+from shiftmatch.samplers.params import Params, Scalar, inner, standard_normal
 
 TUNING_DECAY = 0.6
 """Robbins-Monro needs gains t^-κ with ½ < κ ≤ 1; small κ forgets the first guess fast."""
@@ -60,10 +62,14 @@ def hmc(
     step_size: float,
     trajectory: float,
     integrator: Integrator = LEAPFROG,
+    scales: Params | None = None,
     tune: int = 0,
     target: float = 0.9,
 ) -> Sampler[HMCState]:
     """Follow Hamilton's equations for a time `trajectory` in steps of `step_size`, then accept or reject.
+
+    `scales` says how far each parameter may move compared with the others, such as `fisher_scales`; the mass matrix
+    is diag(scales)⁻². Times are relative to them: without scales, they are those of the parameters themselves.
 
 
     For the first `tune` iterations the step size is adapted until the acceptance probability is about `target`:
@@ -82,7 +88,8 @@ def hmc(
         start = Leap(state.params, momentum, state.log_density, state.gradient)
         size = state.step_size.item()
         steps = math.ceil(trajectory / size)
-        end = integrate(log_density, start, integrator, size=size, steps=steps, generator=generator)
+        strides = {name: size * scales[name] if scales else size for name in momentum}
+        end = integrate(log_density, start, integrator, strides, steps=steps, generator=generator)
         error = end.energy - start.energy
         acceptance = torch.exp(-error).clamp(max=1).nan_to_num(0.0)
         accepted = torch.rand((), generator=generator, dtype=torch.float64) < acceptance
@@ -98,17 +105,30 @@ def hmc(
 
 
 def integrate(
-    log_density: LogDensity, start: Leap, integrator: Integrator, *, size: float, steps: int, generator: torch.Generator
+    log_density: LogDensity,
+    start: Leap,
+    integrator: Integrator,
+    strides: Mapping[str, Tensor | float],
+    *,
+    steps: int,
+    generator: torch.Generator,
 ) -> Leap:
-    """Kicks and drifts in turn: reversible, and they preserve volume; a non-finite log density ends it early."""
+    """Kicks and drifts in turn, in steps of `strides`: reversible, and they preserve volume.
+
+    A non-finite log density ends the trajectory early.
+    """
     params, momentum, value, gradient = start
     first, *later = integrator.kicks
     for _ in range(steps):
-        momentum = add_scaled(momentum, size * first, gradient)
+        momentum = _moved(momentum, first, strides, gradient)
         for drift, kick in zip(integrator.drifts, later, strict=True):
-            params = add_scaled(params, size * drift, momentum)
+            params = _moved(params, drift, strides, momentum)
             value, gradient = log_density.value_and_grad(params, generator)
-            momentum = add_scaled(momentum, size * kick, gradient)
+            momentum = _moved(momentum, kick, strides, gradient)
         if not value.isfinite():
             break
     return Leap(params, momentum, value, gradient)
+
+
+def _moved(x: Params, fraction: float, strides: Mapping[str, Tensor | float], direction: Params) -> Params:
+    return {name: value + fraction * strides[name] * direction[name] for name, value in x.items()}

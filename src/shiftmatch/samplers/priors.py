@@ -67,7 +67,7 @@ def product(*priors: Prior) -> Prior:
 def _elementwise(log_density: Callable[[Tensor], Tensor], skip: Collection[str]) -> Prior:
     def log_prior(params: Params) -> Scalar:
         # In float64, because the sum over all parameters is large and its changes are small.
-        terms = [log_density(value.double()).sum() for name, value in params.items() if name not in skip]
-        return torch.stack(terms).sum()
+        terms = (log_density(value.double()).sum() for name, value in params.items() if name not in skip)
+        return sum(terms, start=torch.zeros((), dtype=torch.float64))
 
     return log_prior

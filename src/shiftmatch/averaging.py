@@ -62,6 +62,7 @@ class Average:
         for member in self.members():
             with torch.no_grad():
                 log_p = member(images).log_softmax(-1)
+            del member  # before the next one is built, so that there is never more than one
             count, total, entropy = count + 1, torch.logaddexp(total, log_p), entropy + _entropy(log_p)
         return Prediction(total - math.log(count), entropy / count)
 

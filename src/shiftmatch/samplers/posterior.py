@@ -138,6 +138,11 @@ class Members(Sequence[nn.Module]):
     def __len__(self) -> int:
         return len(self.posterior)
 
+    def __iter__(self) -> Iterator[nn.Module]:
+        # Unlike the inherited one, this holds no member while it builds the next.
+        for index in range(len(self)):
+            yield self[index]
+
     @overload
     def __getitem__(self, which: int) -> nn.Module: ...
     @overload

@@ -47,8 +47,8 @@ LENET = Architecture("lenet")
 TRAIN = 5000
 WEIGHT_DECAY = 100.0
 SEEDS = {"gaussian": 100, "empcov": 200, "ensemble": 300}
-HMC: dict[str, Any] = {"step_size": 0.033, "trajectory": 1.5, "integrator": TWO_STAGE}
-BURN_IN, DRAWS = 3, 10
+HMC: dict[str, Any] = {"step_size": 0.026, "trajectory": 1.5, "integrator": TWO_STAGE}
+BURN_IN, DRAWS = 4, 10
 CHAINS = 2
 SGD: dict[str, Any] = {"step_size": 0.05 / TRAIN, "steps": 1250}
 BATCH = 80
@@ -83,26 +83,26 @@ def trained(prior: str, seed: int, members: int) -> Posterior:
     return deep_ensemble(density(prior, BATCH), start, members=members, seed=seed, architecture=LENET, **SGD)
 
 
-def scales(target: LogPosterior, start: Params, seed: int) -> Params:
-    """From the curvature at a point as far from the mode as the prior is wide, where the draws will be."""
+def scales(target: LogPosterior, mode: Params, seed: int) -> Params:
+    """From the curvature at a point as far from the mode as the draws will be: the prior's width away."""
     generator = torch.Generator().manual_seed(seed)
-    typical = add_scaled(start, WEIGHT_DECAY**-0.5, standard_normal(start, generator))
+    typical = add_scaled(mode, WEIGHT_DECAY**-0.5, standard_normal(mode, generator))
     return fisher_scales(target, typical, generator, precision=WEIGHT_DECAY)
 
 
 def chain(prior: str, index: int, draws: int = DRAWS) -> Posterior:
-    seed = SEEDS[prior] + index
-    begin = RUNS / f"{prior}-{index}" / "start.safetensors"
-    if not begin.exists():
-        trained(prior, seed, members=1).save(begin)
-    start, target = Posterior.load(begin)[0], density(prior)
+    seed, folder, target = SEEDS[prior] + index, RUNS / f"{prior}-{index}", density(prior)
+    file = folder / "mode.safetensors"
+    if not file.exists():
+        trained(prior, seed, members=1).save(file)
+    mode = Posterior.load(file)[0]
     return sample(
-        hmc(target, scales=scales(target, start, seed), **HMC),
-        start,
+        hmc(target, scales=scales(target, mode, seed), **HMC),
+        mode,
         draws=draws,
         burn_in=BURN_IN,
         generator=torch.Generator().manual_seed(seed),
-        folder=begin.parent,
+        folder=folder,
         architecture=LENET,
     )
 

@@ -253,11 +253,16 @@ def test_real_haiku_gives_the_same_logits(tmp_path: Path) -> None:
     hk = pytest.importorskip("haiku", reason="dm-haiku is not installed")
     jax = pytest.importorskip("jax", reason="jax is not installed")
 
+    def pool(x: Any) -> Any:
+        return hk.avg_pool(x, (2, 2, 1), (2, 2, 1), "VALID")
+
     def forward(x: Any) -> Any:
-        x = jax.nn.relu(hk.Conv2D(6, 5, padding="SAME")(x))
-        x = jax.nn.relu(hk.Conv2D(16, 5, padding="VALID")(hk.avg_pool(x, 2, 2, "VALID")))
-        x = hk.Flatten()(hk.avg_pool(x, 2, 2, "VALID"))
-        return hk.Linear(10)(jax.nn.relu(hk.Linear(84)(jax.nn.relu(hk.Linear(120)(x)))))
+        x = pool(jax.nn.relu(hk.Conv2D(6, 5, padding="SAME")(x)))
+        x = pool(jax.nn.relu(hk.Conv2D(16, 5, padding="VALID")(x)))
+        x = hk.Flatten()(x)
+        for width in (120, 84):
+            x = jax.nn.relu(hk.Linear(width)(x))
+        return hk.Linear(10)(x)
 
     network = hk.without_apply_rng(hk.transform(forward))
     x = np.random.default_rng(1).standard_normal((4, 28, 28, 1)).astype(np.float32)

@@ -14,13 +14,10 @@ CHUNK = 50
 """Examples whose separate gradients are held in memory at once."""
 
 
-def fisher_scales(
-    density: LogPosterior, params: Params, generator: torch.Generator, *, precision: float, weight: float = 3.0
-) -> Params:
-    """(precision + weight · F)^-½ with F the diagonal Fisher information, Σ_n E_y (∂ log p(y | x_n) / ∂θ)².
+def fisher_scales(density: LogPosterior, params: Params, generator: torch.Generator, *, precision: float) -> Params:
+    """(precision + F)^-½ with F the diagonal Fisher information, Σ_n E_y (∂ log p(y | x_n) / ∂θ)².
 
-    `precision` is that of the prior. A `weight` above one allows for what a diagonal leaves out: the stiffest
-    directions are sums over many parameters.
+    `precision` is that of the prior: these are the standard deviations of each parameter if all others were known.
     """
     fisher = {name: torch.zeros_like(value) for name, value in params.items()}
     inputs = density.data[0]
@@ -28,7 +25,7 @@ def fisher_scales(
     for batch in torch.split(chosen, CHUNK):
         for name, gradients in _gradients(density, params, batch, generator).items():
             fisher[name] += gradients.square().sum(0) * (len(inputs) / len(chosen))
-    return {name: (precision + weight * value).rsqrt() for name, value in fisher.items()}
+    return {name: (precision + value).rsqrt() for name, value in fisher.items()}
 
 
 def _gradients(density: LogPosterior, params: Params, inputs: Tensor, generator: torch.Generator) -> Params:

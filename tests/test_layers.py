@@ -4,11 +4,12 @@ import ast
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "shiftmatch"
-RANK = {
+RANK: dict[str, float] = {
     "errors": 0,
     "shapes": 0,
     "files": 0,
     "progress": 0,
+    "containers": 0.5,
     "core": 1,
     "metrics": 1,
     "corruptions": 1,

@@ -34,3 +34,7 @@ class FileFormatError(ShiftMatchError, ValueError):
 
 class DataNotFoundError(ShiftMatchError, FileNotFoundError):
     """A data set is not on this machine and could not be downloaded."""
+
+
+class SmallBatchWarning(UserWarning):
+    """A batch is so small that matching it, without a prior, may do harm."""

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-
 from shared_data import DATA, SHARED, needs_data, needs_shared
+
 from shiftmatch.errors import InputError
 from shiftmatch.models.cifar_resnet import CifarResNet, PadShortcut
 

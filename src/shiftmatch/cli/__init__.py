@@ -2,7 +2,13 @@
 
 import typer
 
+from shiftmatch.cli.corrupt import corrupt
+from shiftmatch.cli.data import app as data_app
+from shiftmatch.errors import ShiftMatchError
+
 app = typer.Typer(name="shiftmatch", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
+app.add_typer(data_app, name="data")
+app.command()(corrupt)
 
 
 @app.callback()
@@ -11,4 +17,9 @@ def shiftmatch() -> None:
 
 
 def main() -> None:
-    app()
+    """Run; what goes wrong on purpose is said in one message, without a traceback."""
+    try:
+        app()
+    except ShiftMatchError as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(1) from error

@@ -1,0 +1,1 @@
+"""Predictors on corruptions at severities: suites, streams and the scores they give."""

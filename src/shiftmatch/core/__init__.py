@@ -1,0 +1,1 @@
+"""Maths on tensors: no nn.Module, no files, no randomness."""

@@ -1,0 +1,130 @@
+"""The data folder: fetch a set into it, say what is there and whether it is sound, load from it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from shiftmatch.data.archives import unpack
+from shiftmatch.data.catalog import Download, Published, published
+from shiftmatch.data.checksums import checksum, verify
+from shiftmatch.data.download import download
+from shiftmatch.data.folder import PROVENANCE, data_folder
+from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.records import Record
+from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
+from shiftmatch.progress import track
+
+Root = str | os.PathLike[str] | None
+BY_HAND = "put there by hand"
+MADE = "written by shiftmatch corrupt"
+State = Literal["absent", "incomplete", "damaged", "unchecked", "holds"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is there of one data set, where it came from, and whether its checksums hold."""
+
+    name: str
+    folder: Path
+    state: State
+    detail: str
+    source: str = ""
+    bytes: int = 0
+
+
+def load(name: str, split: str = "test", *, root: Root = None, limit: int | None = None) -> Labelled:
+    """A split of a data set in the data folder; large sets are memory-mapped, image files decoded when indexed."""
+    entry, folder = published(name), data_folder(root)
+    if split not in entry.splits:
+        raise InputError(f"{name} has no split {split!r}; it has {', '.join(entry.splits)}.")
+    paths = [folder / entry.folder / file for file in entry.splits[split]]
+    if missing := [path for path in paths if not path.exists()]:
+        raise DataNotFoundError(f"{missing[0]} does not exist. {_how_to_get(name, entry, folder)}")
+    images, labels = entry.read(paths)
+    return Labelled(images, labels, f"{name} {split}", str(folder / entry.folder)).first(limit)
+
+
+def get(name: str, *, root: Root = None, show: bool = True) -> Status:
+    """Fetch a data set into the data folder unless it is there and sound; archives put there by hand are used."""
+    entry, folder = published(name), data_folder(root)
+    status = inspect(name, root=folder, show=show)
+    if status.source == MADE:
+        raise InputError(f"{status.folder} holds a set {MADE}. Move it away or delete it to fetch the published one.")
+    if status.state in ("holds", "unchecked"):
+        return status
+    if not entry.downloads:
+        raise DataNotFoundError(f"{entry.title} has no free download. {_how_to_get(name, entry, folder)}")
+    record = Record.read(name, folder)
+    if status.state == "damaged" or len(record.downloads) == len(entry.downloads):  # something was lost since
+        record = Record()
+    for item in entry.downloads:
+        if item.file not in record.downloads:
+            source = _install(item, folder, show=show)
+            record = Record({**record.downloads, item.file: source})
+            record.write(name, folder)
+    unpublished = [file for file in entry.files if file not in _published_checksums(entry)]
+    sums = {file: checksum(path) for file in unpublished if (path := folder / entry.folder / file).is_file()}
+    Record(record.downloads, sums).write(name, folder)
+    return inspect(name, root=folder, show=show)
+
+
+def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
+    """Look at a data set on disk and check every file that has a checksum."""
+    entry, folder = published(name), data_folder(root)
+    record, home = Record.read(name, folder), folder / entry.folder
+    missing = [file for file in entry.files if not (home / file).exists()]
+    if len(missing) == len(entry.files):
+        return Status(name, home, "absent", "")
+    source = MADE if (home / PROVENANCE).exists() else ", ".join(sorted(set(record.downloads.values()))) or BY_HAND
+    found = (source, sum(track(_sizes(home / file for file in entry.files), f"measuring {name}", show=show)))
+    if missing:
+        detail = f"{len(missing)} of {len(entry.files)} files are missing, such as {missing[0]}"
+        return Status(name, home, "incomplete", detail, *found)
+    known = {**record.checksums, **_published_checksums(entry)}
+    try:
+        for file in track(sorted(known), f"checking {name}", show=show):
+            verify(home / file, known[file])
+    except FileFormatError as error:
+        return Status(name, home, "damaged", str(error), *found)
+    if not known:
+        detail = "of the archives held at download" if record.downloads else "none is published for these files"
+        return Status(name, home, "unchecked", detail, *found)
+    return Status(name, home, "holds", "recorded at download" if record.checksums else "published", *found)
+
+
+def _install(item: Download, folder: Path, *, show: bool) -> str:
+    """Download (unless it lies there already), verify and unpack; return where it came from."""
+    home = folder / item.into
+    archive = home / item.file
+    if archive.exists():
+        verify(archive, item.checksum)
+        source = BY_HAND
+    else:
+        source = download(item.urls, archive, checksum=item.checksum, show=show).removesuffix(f"/{item.file}")
+    if archive.suffix in (".gz", ".tar", ".zip"):
+        unpack(archive, home)
+        archive.unlink()
+    return source
+
+
+def _published_checksums(entry: Published) -> dict[str, str]:
+    whole = {item.file: item.checksum for item in entry.downloads if item.file in entry.files}
+    return {**whole, **entry.checksums}
+
+
+def _sizes(paths: Iterator[Path]) -> Iterator[int]:
+    for path in paths:
+        if path.is_dir():
+            yield from (file.stat().st_size for file in path.rglob("*") if file.is_file())
+        elif path.exists():
+            yield path.stat().st_size
+
+
+def _how_to_get(name: str, entry: Published, folder: Path) -> str:
+    some = ", ".join(entry.files[:4]) + ", …" * (len(entry.files) > 4)
+    by_hand = f"put its files into {folder / entry.folder} ({some})"
+    if entry.downloads:
+        return f"Fetch it with `shiftmatch data get {name}`, or {by_hand}; it is published at {entry.page}."
+    return f"Get it from {entry.page} and {by_hand}."

@@ -1,0 +1,224 @@
+"""fit: measure the training statistics of a network. match: the network that moves every batch to them."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+from warnings import warn
+
+import torch
+from torch import Tensor, nn
+
+from shiftmatch.core.covariance import Covariance
+from shiftmatch.errors import (
+    BatchTooSmallError,
+    InputError,
+    NonFiniteError,
+    SmallBatchWarning,
+    StatisticsMismatchError,
+)
+from shiftmatch.progress import track
+from shiftmatch.sites.batchnorm import batch_statistics
+from shiftmatch.sites.fingerprint import fingerprint
+from shiftmatch.sites.hooks import Visitor, borrowed, named_inputs, submodule, visiting
+from shiftmatch.sites.presets import Preset, preset_named
+from shiftmatch.sites.selection import Choice
+from shiftmatch.sites.selection import sites as find_sites
+from shiftmatch.sites.site import Site, Sites
+from shiftmatch.sites.statistics import BatchNormMode, SiteStatistics, Statistics
+
+PIECE = 256
+"""Images per batch when all training images come as one tensor."""
+
+FEW_IMAGES = 100
+"""Below this many images a batch's own statistics are so noisy that clean images suffer, unless a prior helps."""
+
+
+def fit(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    covariance: Covariance | None = None,
+    batchnorm: str | None = None,
+    sites: Sites | Choice | None = None,
+    preset: str | Preset = "default",
+    note: str = "",
+    progress: bool = True,
+) -> Statistics:
+    """Measure the statistics of clean training data at every site: one pass, without labels or gradients.
+
+    `batches` yields tensors or (inputs, labels) pairs, as a DataLoader does, or is one tensor of images; several
+    inputs are a tuple in the first place. `covariance` is a structure such as SpatialKronecker(); `batchnorm` is
+    "eval" (running statistics) or "batch" (those of the batch); `sites` are chosen as in `shiftmatch.sites`.
+    The model comes back unchanged.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    >>> fit(net, torch.randn(16, 3, 8, 8))
+    2 sites, 16 images, ...
+    """
+    settings = _settled(preset_named(preset), covariance, batchnorm)
+    inputs = (_on_device(model, _inputs_of(batch)) for batch in _as_batches(batches))
+    first = next(inputs, None)
+    if first is None:
+        raise BatchTooSmallError("There are no batches to measure statistics from: the loader is empty.")
+    places = sites if isinstance(sites, Sites) else find_sites(model, first, sites)
+    measured: dict[str, SiteStatistics] = {}
+
+    def measure(site: Site, x: Tensor) -> None:
+        entry = SiteStatistics.of(site, settings.covariance_at(site), x)
+        measured[site.name] = measured[site.name] + entry if site.name in measured else entry
+
+    images = 0
+    for batch in track(chain([first], inputs), "measuring statistics", total=_length(batches), show=progress):
+        images += len(batch[0])
+        with torch.no_grad(), _lent(model, settings.batchnorm, places, measure):
+            model(*batch)
+    if images < 2:
+        raise BatchTooSmallError(f"Statistics need at least 2 images, better 1,000 or more; there was {images}.")
+    shapes = {name: tuple(x.shape[1:]) for name, x in named_inputs(model, first, {}).items()}
+    return Statistics(measured, images, settings.batchnorm, fingerprint(model), shapes, note)
+
+
+def match(
+    model: nn.Module, statistics: Statistics, *, prior: float | int = 0, check_weights: bool = True
+) -> "MatchedModel":
+    """The network that moves each batch, site by site, to the statistics of its training data.
+
+    The moments of a batch of n images are mixed with the training moments with weight N/(N+n), N = `prior`: 0 is
+    the paper's method. `model` itself stays as it was, and shares its weights with what is returned.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    >>> images = torch.randn(128, 3, 8, 8)
+    >>> robust = match(net, fit(net, images))
+    >>> torch.allclose(robust(images), net(images), atol=1e-4)
+    True
+    """
+    if not prior >= 0:
+        raise InputError(f"prior is a number of images that the training statistics count for, 0 or more; got {prior}.")
+    for entry in statistics.values():
+        if not entry.site.is_input:
+            submodule(model, entry.site.module)
+    if check_weights and fingerprint(model) != statistics.weights:
+        raise StatisticsMismatchError(
+            f"The weights of this {type(model).__name__} are not those that the statistics were measured with (field "
+            "'weights'). Fit again with shiftmatch.fit(model, batches), or pass check_weights=False if the change is "
+            "meant, such as another precision."
+        )
+    return MatchedModel(model, statistics, prior)
+
+
+class MatchedModel(nn.Module):
+    """A network that matches every batch to its training statistics. It always runs in evaluation mode."""
+
+    def __init__(self, model: nn.Module, statistics: Statistics, prior: float | int) -> None:
+        super().__init__()
+        self.model = model
+        self.statistics = statistics
+        self.prior = prior
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the network returns, for features matched to those of its training data."""
+        images = self._checked_size(named_inputs(self.model, args, kwargs))
+        weight = self.prior / (self.prior + images) if images else 0.0
+
+        def move(site: Site, x: Tensor) -> Tensor:
+            return self.statistics[site.name].match(x, weight=weight)
+
+        places = [entry.site for entry in self.statistics.values()]
+        with _lent(self.model, self.statistics.batchnorm, places, move):
+            return self.model(*args, **kwargs)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.statistics)} sites, prior={self.prior}"
+
+    def _checked_size(self, inputs: dict[str, Tensor]) -> int:
+        """The number of images in a batch that can be matched."""
+        shapes = {name: tuple(x.shape[1:]) for name, x in inputs.items()}
+        if shapes != self.statistics.inputs:
+            raise InputError(
+                f"The statistics were measured for inputs of shape {_listed(self.statistics.inputs)} ; "
+                f"got {_listed(shapes)}. Resize the images, or fit again on images of this shape."
+            )
+        images = max(map(len, inputs.values()))
+        advice = "mix in the training statistics: shiftmatch.match(model, statistics, prior=32)."
+        if images == 1 and self.prior == 0:
+            raise BatchTooSmallError(f"One image has no statistics of its own to match. Pass a batch, or {advice}")
+        enough = max(FEW_IMAGES, self.statistics.images_wanted)
+        if 0 < images < enough and self.prior == 0:
+            warn(
+                f"{images} images are few to take statistics from ({enough} or more work well here); "
+                f"matching may harm clean images. Pass larger batches, or {advice}",
+                SmallBatchWarning,
+                stacklevel=2,
+            )
+        return images
+
+
+@contextmanager
+def _lent(model: nn.Module, batchnorm: BatchNormMode, places: Iterable[Site], visit: Visitor) -> Iterator[None]:
+    """A network in evaluation mode, BatchNorm as wanted, with a visitor that names the site in its errors."""
+
+    def checked(site: Site, x: Tensor) -> Tensor | None:
+        if tuple(x.shape[1:]) != site.shape:
+            raise InputError(
+                f"Site {site.name!r} has features of shape {tuple(x.shape[1:])}; they were {site.shape} when it was "
+                "found. All images must have one size: resize them, or fit again."
+            )
+        try:
+            return visit(site, x)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"At site {site.name!r}: {error}") from None
+
+    with ExitStack() as stack:
+        stack.enter_context(borrowed(model))
+        if batchnorm == "batch":
+            stack.enter_context(batch_statistics(model))
+        stack.enter_context(visiting(model, places, checked))
+        yield
+
+
+def _settled(preset: Preset, covariance: Covariance | None, batchnorm: str | None) -> Preset:
+    """The preset with what the user has said in its place."""
+    if covariance is not None:
+        preset = replace(preset, covariance=covariance, input_tolerance=covariance.tolerance)
+    match batchnorm:
+        case None:
+            return preset
+        case "eval" | "batch":
+            return replace(preset, batchnorm=batchnorm)
+    raise InputError(f"batchnorm is 'eval' (running statistics) or 'batch' (those of the batch); got {batchnorm!r}.")
+
+
+def _as_batches(batches: Iterable[Any]) -> Iterable[Any]:
+    return batches.split(PIECE) if isinstance(batches, Tensor) else batches
+
+
+def _length(batches: Iterable[Any]) -> int | None:
+    try:
+        return len(_as_batches(batches))  # type: ignore[arg-type]
+    except TypeError:  # an iterator, or a loader of unknown length
+        return None
+
+
+def _inputs_of(batch: object) -> tuple[Tensor, ...]:
+    inputs = batch if isinstance(batch, Tensor) else batch[0] if isinstance(batch, list | tuple) and batch else None
+    inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
+    if not isinstance(inputs, list | tuple) or not all(isinstance(x, Tensor) for x in inputs):
+        raise InputError(
+            f"A batch is a tensor, or inputs and labels with the inputs first (a tensor or a tuple of tensors); "
+            f"got {type(batch).__name__}."
+        )
+    return tuple(inputs)
+
+
+def _on_device(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Inputs where the model is, in its precision."""
+    like = next((p for p in model.parameters() if p.is_floating_point()), None)
+    if like is None:
+        return inputs
+    return tuple(x.to(like.device, like.dtype if x.is_floating_point() else x.dtype) for x in inputs)
+
+
+def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
+    return ", ".join(" × ".join(map(str, shape)) for shape in shapes.values()) or "nothing that is an image"

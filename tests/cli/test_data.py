@@ -1,0 +1,36 @@
+from pathlib import Path
+
+from made_sets import write_mnist
+from shared_data import DATA, needs_data
+from typer.testing import CliRunner
+
+from shiftmatch.cli import app
+from shiftmatch.data.catalog import CATALOG
+
+
+def test_the_list_names_every_set_and_says_what_is_damaged(tmp_path: Path) -> None:
+    runner = CliRunner(env={"COLUMNS": "200"})
+    empty = runner.invoke(app, ["data", "--root", str(tmp_path)])
+    assert empty.exit_code == 0
+    assert all(name in empty.stdout for name in CATALOG)
+    write_mnist(tmp_path)
+    assert "incomplete" in runner.invoke(app, ["data", "--root", str(tmp_path)]).stdout
+    for part in ("images-idx3", "labels-idx1"):
+        (tmp_path / "mnist" / f"train-{part}-ubyte").touch()
+    damaged = runner.invoke(app, ["data", "--root", str(tmp_path)])
+    assert damaged.exit_code == 1
+    assert "damaged" in damaged.stdout
+
+
+def test_what_cannot_be_fetched_is_told(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["data", "get", "imagenet", "--root", str(tmp_path)])
+    assert "image-net.org" in str(result.exception)
+    unknown = CliRunner().invoke(app, ["data", "get", "imagenette", "--root", str(tmp_path)])
+    assert "There is no data set" in str(unknown.exception)
+
+
+@needs_data("mnist")
+def test_a_set_that_is_there_is_not_fetched_again() -> None:
+    result = CliRunner().invoke(app, ["data", "get", "mnist", "--root", str(DATA)])
+    assert result.exit_code == 0
+    assert "checksum holds (published)" in result.stdout

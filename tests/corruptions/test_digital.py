@@ -1,0 +1,42 @@
+import torch
+from torch.testing import assert_close
+
+from shiftmatch.corruptions.digital import contrast, elastic_transform, jpeg_compression, pixelate, saturate
+from shiftmatch.corruptions.randomness import Streams
+
+LEVELS = torch.randint(0, 256, (2, 3, 28, 33), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+X = LEVELS / 255
+STREAMS = Streams.of(LEVELS, "digital")
+
+
+def test_contrast_keeps_the_mean_and_scales_the_rest() -> None:
+    flat = contrast(X, 0.25)
+    assert_close(flat.mean((2, 3)), X.mean((2, 3)))
+    assert_close(flat.std((2, 3)), 0.25 * X.std((2, 3)))
+
+
+def test_pixelating_to_half_averages_squares_of_four() -> None:
+    even = X[..., :32]
+    squares = torch.nn.functional.avg_pool2d(even, 2).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    assert_close(pixelate(even, 0.5), squares, rtol=0, atol=1.01 / 255)
+
+
+def test_jpeg_of_high_quality_is_nearly_the_image_and_of_low_quality_is_not() -> None:
+    smooth = torch.linspace(0, 1, 32).expand(1, 3, 32, 32)
+    assert (jpeg_compression(smooth, 95) - smooth).abs().mean() < 0.01
+    assert (jpeg_compression(X, 5) - X).abs().mean() > 0.05
+
+
+def test_elastic_transform_without_strength_or_jitter_is_the_identity() -> None:
+    assert_close(elastic_transform(X, STREAMS, 0, 0, 0), X)
+
+
+def test_elastic_transform_without_jitter_moves_pixels_no_further_than_its_strength() -> None:
+    ramp = torch.arange(33.0).expand(2, 1, 28, 33) / 33
+    moved = elastic_transform(ramp, STREAMS, 2.0, 1.0, 0)
+    assert 0 < (moved - ramp).abs().max() <= 2 / 33
+
+
+def test_taking_the_saturation_away_leaves_grey() -> None:
+    grey = saturate(X, 0, 0)
+    assert_close(grey, X.amax(1, keepdim=True).expand_as(X))

@@ -1,0 +1,122 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_sets import make_images, make_labels, write_cifar, write_idx, write_mnist
+from scipy.io import savemat
+
+from shiftmatch.data.readers import read_array, read_arrays, read_cifar, read_idx, read_matlab
+from shiftmatch.errors import FileFormatError
+
+
+def idx_paths(root: Path) -> list[Path]:
+    return [root / "mnist" / "t10k-images-idx3-ubyte", root / "mnist" / "t10k-labels-idx1-ubyte"]
+
+
+def test_idx(tmp_path: Path) -> None:
+    write_mnist(tmp_path, 30)
+    images, labels = read_idx(idx_paths(tmp_path))
+    assert torch.equal(images[torch.arange(30)], torch.from_numpy(make_images(30, 28, 28))[:, None])
+    assert labels.tolist() == make_labels(30).tolist()
+
+
+def test_idx_files_that_are_cut_or_of_another_kind_are_named(tmp_path: Path) -> None:
+    write_mnist(tmp_path, 30)
+    images, labels = idx_paths(tmp_path)
+    with pytest.raises(FileFormatError, match=rf"{labels}.*expected an idx file of bytes with 3 axes"):
+        read_idx([labels, images])
+    images.write_bytes(images.read_bytes()[:-1])
+    with pytest.raises(FileFormatError, match=rf"{images}.*expected 23,536 bytes.*found 23,535"):
+        read_idx([images, labels])
+    images.write_bytes(b"\0\0")
+    with pytest.raises(FileFormatError, match=str(images)):
+        read_idx([images, labels])
+
+
+def test_reading_never_writes_to_the_file(tmp_path: Path) -> None:
+    write_idx(tmp_path / "images", make_images(3, 28, 28))
+    write_idx(tmp_path / "labels", make_labels(3))
+    before = (tmp_path / "images").read_bytes()
+    images, _ = read_idx([tmp_path / "images", tmp_path / "labels"])
+    assert isinstance(images, torch.Tensor)
+    images.zero_()
+    assert (tmp_path / "images").read_bytes() == before
+
+
+@pytest.mark.parametrize("label_bytes", [1, 2])
+def test_cifar_joins_its_files(tmp_path: Path, label_bytes: int) -> None:
+    for name, count in (("a.bin", 20), ("b.bin", 10)):
+        write_cifar(tmp_path / name, count, label_bytes)
+    images, labels = read_cifar([tmp_path / "a.bin", tmp_path / "b.bin"], label_bytes=label_bytes)
+    expected = np.concatenate([make_images(20, 3072), make_images(10, 3072)]).reshape(30, 3, 32, 32)
+    assert torch.equal(images[torch.arange(30)], torch.from_numpy(expected))
+    assert labels.tolist() == [*make_labels(20), *make_labels(10)]
+
+
+def test_cifar_takes_the_fine_label_which_comes_second(tmp_path: Path) -> None:
+    (tmp_path / "train.bin").write_bytes(bytes([3, 77]) + bytes(3072))
+    _, labels = read_cifar([tmp_path / "train.bin"], label_bytes=2, classes=100)
+    assert labels.tolist() == [77]
+
+
+def test_cifar_files_that_are_cut_or_misaligned_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "test_batch.bin"
+    write_cifar(path, 2)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(FileFormatError, match=rf"{path}.*whole records of 3073 bytes, found 6,145"):
+        read_cifar([path])
+    path.write_bytes(bytes([200]) * 3073)
+    with pytest.raises(FileFormatError, match="labels below 10, found a label 200"):
+        read_cifar([path])
+
+
+def test_arrays(tmp_path: Path) -> None:
+    np.save(tmp_path / "images.npy", make_images(4, 32, 32, 3))
+    np.save(tmp_path / "labels.npy", make_labels(4).astype(np.int32))
+    images, labels = read_arrays([tmp_path / "images.npy", tmp_path / "labels.npy"])
+    assert torch.equal(images[torch.arange(4)], torch.from_numpy(make_images(4, 32, 32, 3)).permute(0, 3, 1, 2))
+    assert labels.dtype == torch.int64
+
+
+def test_arrays_of_another_kind_are_named(tmp_path: Path) -> None:
+    images, labels = tmp_path / "images.npy", tmp_path / "labels.npy"
+    np.save(labels, make_labels(4))
+    np.save(images, make_images(4, 32, 32))
+    with pytest.raises(FileFormatError, match=rf"{images}.*N × H × W × C, found uint8 of shape \(4, 32, 32\)"):
+        read_arrays([images, labels])
+    np.save(images, make_images(4, 32, 32, 3))
+    np.save(labels, np.zeros((4, 10)))
+    with pytest.raises(FileFormatError, match=rf"{labels}.*found float64 of shape \(4, 10\)"):
+        read_arrays([images, labels])
+    images.write_bytes(images.read_bytes()[:-1])
+    with pytest.raises(FileFormatError, match=str(images)):
+        read_arrays([images, labels])
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, ...]:
+        return pytest.fail, ("unpickled a stranger's file",)
+
+
+def test_an_array_of_objects_is_refused_and_nothing_runs(tmp_path: Path) -> None:
+    np.save(tmp_path / "bomb.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
+    with pytest.raises(FileFormatError, match=r"bomb\.npy"):
+        read_array(tmp_path / "bomb.npy")
+
+
+def test_matlab(tmp_path: Path) -> None:
+    pixels, digits = make_images(5, 3, 32, 32), np.array([10, 1, 2, 9, 10])
+    savemat(tmp_path / "test_32x32.mat", {"X": pixels.transpose(2, 3, 1, 0), "y": digits[:, None].astype(np.uint8)})
+    images, labels = read_matlab([tmp_path / "test_32x32.mat"])
+    assert torch.equal(images[torch.arange(5)], torch.from_numpy(pixels))
+    assert labels.tolist() == [0, 1, 2, 9, 0]
+
+
+@pytest.mark.parametrize("keep", [0, 100, 3000])
+def test_a_truncated_matlab_file_is_named(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "test_32x32.mat"
+    savemat(path, {"X": make_images(32, 32, 3, 5), "y": np.ones((5, 1), np.uint8)}, do_compression=True)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(FileFormatError, match=str(path)):
+        read_matlab([path])

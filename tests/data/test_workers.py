@@ -1,0 +1,47 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import shiftmatch
+from shiftmatch.data.workers import mapping
+from shiftmatch.errors import InputError
+
+SCRIPT = """
+import multiprocessing, time
+from shiftmatch.data.workers import mapping
+with mapping(2) as run:
+    results = run(time.sleep, [600, 600])
+    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+    list(results)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_workers_do_not_outlive_a_killed_parent() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(shiftmatch.__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+
+
+def test_there_is_at_least_one_worker() -> None:
+    with pytest.raises(InputError, match="not 0"), mapping(0):
+        pass

@@ -1,0 +1,124 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_sets import make_labels, write_cifar, write_cifar10, write_mnist, write_pictures
+from PIL import Image
+
+import shiftmatch
+from shiftmatch.corruptions import corrupt
+from shiftmatch.data.inventory import load
+from shiftmatch.data.layouts import load_corrupted
+from shiftmatch.data.writing import write_corrupted
+from shiftmatch.errors import DataNotFoundError, InputError
+
+TWO = ("contrast", "gaussian_noise")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_cifar_has_the_published_layout(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, 20)
+    folder = write_corrupted("cifar10-c", root=tmp_path, corruptions=TWO)
+    assert set(contents(folder)) == {"contrast.npy", "gaussian_noise.npy", "labels.npy", "shiftmatch.json"}
+    images, labels = np.load(folder / "gaussian_noise.npy"), np.load(folder / "labels.npy")
+    assert (images.shape, images.dtype, labels.dtype) == ((100, 32, 32, 3), np.uint8, np.uint8)
+    assert labels.tolist() == make_labels(20).tolist() * 5
+    clean = load("cifar10", root=tmp_path)
+    for severity in range(1, 6):
+        expected = corrupt(
+            clean.images[torch.arange(20)], "gaussian_noise", severity=severity, suite="cifar10-c", seed=0
+        )
+        assert np.array_equal(images[20 * (severity - 1) :][:20], expected.permute(0, 2, 3, 1))
+    assert len(load_corrupted("cifar10-c", "contrast", 5, root=tmp_path)) == 20
+
+
+def test_mnist_has_the_published_layout(tmp_path: Path) -> None:
+    write_mnist(tmp_path, 30)
+    folder = write_corrupted("mnist-c", root=tmp_path, corruptions=["stripe"], limit=10)
+    assert folder == tmp_path / "mnist_c"
+    assert np.load(folder / "stripe" / "test_images.npy").shape == (10, 28, 28, 1)
+    assert np.load(folder / "stripe" / "test_labels.npy").tolist() == make_labels(30)[:10].tolist()
+
+
+def test_imagenet_has_the_published_layout(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "imagenet" / "val", classes=2, each=2)
+    folder = write_corrupted("imagenet-c", root=tmp_path, corruptions=["contrast"])
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.JPEG"))
+    assert len(files) == 5 * 4
+    assert files[0] == "contrast/1/n00000000/val_00.JPEG"
+    with Image.open(folder / files[0]) as picture:
+        assert picture.size == (224, 224)
+    before = contents(folder)
+    (folder / files[3]).unlink()
+    write_corrupted("imagenet-c", root=tmp_path, corruptions=["contrast"])
+    assert contents(folder) == before
+    assert (
+        load_corrupted("imagenet-c", "contrast", 4, root=tmp_path).labels.tolist()
+        == load("imagenet", root=tmp_path).labels.tolist()
+    )
+
+
+def test_other_sets_can_be_corrupted_the_same_way(tmp_path: Path) -> None:
+    write_cifar(tmp_path / "cifar-100-binary" / "test.bin", 10, label_bytes=2)
+    folder = write_corrupted("cifar10-c", root=tmp_path, data="cifar100", corruptions=["contrast"])
+    assert folder == tmp_path / "cifar100-c"
+
+
+def test_a_folder_never_holds_a_mixture(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    write_corrupted("cifar10-c", tmp_path / "out", root=tmp_path, corruptions=["contrast"])
+    with pytest.raises(InputError, match=r"begun as .*'seed': 0.*'seed': 1"):
+        write_corrupted("cifar10-c", tmp_path / "out", root=tmp_path, seed=1)
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "fog.npy").touch()
+    with pytest.raises(InputError, match="did not write"):
+        write_corrupted("cifar10-c", tmp_path / "published", root=tmp_path)
+
+
+def test_mistakes_are_told_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(DataNotFoundError, match="shiftmatch data get cifar10"):
+        write_corrupted("cifar10-c", tmp_path / "out", root=tmp_path)
+    write_cifar10(tmp_path)
+    with pytest.raises(InputError, match="no corruption 'fgo'; it has gaussian_noise"):
+        write_corrupted("cifar10-c", tmp_path / "out", root=tmp_path, corruptions=["fgo"])
+    with pytest.raises(InputError, match="image files, cifar10 does not"):
+        write_corrupted("imagenet-c", tmp_path / "out", root=tmp_path, data="cifar10")
+    assert not (tmp_path / "out").exists()
+
+
+SCRIPT = """
+import sys
+from shiftmatch.data.writing import write_corrupted
+root, out, workers = sys.argv[1:]
+write_corrupted("cifar10-c", out, root=root, corruptions=("contrast", "gaussian_noise"), workers=int(workers))
+"""
+
+
+def start(root: Path, out: Path, workers: int) -> "subprocess.Popen[bytes]":
+    environment = {**os.environ, "PYTHONPATH": str(Path(shiftmatch.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), str(out), str(workers)], env=environment)
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, 1200)
+    out, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    killed = 0
+    for workers, pieces in ((1, 3), (2, 8)):
+        with start(tmp_path, out, workers) as process:
+            while process.poll() is None and sum(len(files) for *_, files in os.walk(out)) < pieces:
+                time.sleep(0.002)
+            process.send_signal(signal.SIGKILL)
+        killed += process.returncode == -signal.SIGKILL
+    assert killed == 2
+    for folder in (out, undisturbed):
+        write_corrupted("cifar10-c", folder, root=tmp_path, corruptions=TWO)
+    assert contents(out) == contents(undisturbed)

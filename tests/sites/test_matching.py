@@ -1,0 +1,324 @@
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from networks import BranchingNet, FusedNet, GroupNormNet, InPlaceNet, RawNet, SharedNet, TwoInputNet
+from randomness import maps
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import shiftmatch as sm
+from shiftmatch import models
+from shiftmatch.errors import (
+    BatchTooSmallError,
+    InputError,
+    NonFiniteError,
+    ShiftMatchError,
+    SmallBatchWarning,
+    StatisticsMismatchError,
+)
+
+NETWORKS = [GroupNormNet, FusedNet, InPlaceNet, SharedNet]
+
+
+def train_images(images: int = 300) -> Tensor:
+    return maps(images, 3, 8, 8)
+
+
+def ready(build: Callable[[], nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    net = build().double()
+    for module in net.modules():  # running statistics and affine parts that are not those of a new layer
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.normal_(module.get_buffer("running_mean"))
+            nn.init.uniform_(module.get_buffer("running_var"), 0.5, 2.0)
+            nn.init.normal_(module.weight)
+    return net.eval()
+
+
+def snapshot(net: nn.Module) -> tuple[object, ...]:
+    state = {name: (id(value), value.clone()) for name, value in net.state_dict(keep_vars=True).items()}
+    modules = [
+        (module.training, len(module._forward_hooks), len(module._forward_pre_hooks)) for module in net.modules()
+    ]
+    return state, modules
+
+
+def assert_unchanged(net: nn.Module, before: tuple[object, ...]) -> None:
+    (old, modules), (new, now) = before, snapshot(net)
+    assert modules == now
+    assert isinstance(old, dict)
+    assert isinstance(new, dict)
+    assert old.keys() == new.keys()
+    assert all(old[name][0] == new[name][0] and torch.equal(old[name][1], new[name][1]) for name in old)
+
+
+@pytest.mark.parametrize("batchnorm", ["eval", "batch"])
+@pytest.mark.parametrize("build", NETWORKS)
+def test_matching_training_data_is_the_identity(build: Callable[[], nn.Module], batchnorm: str) -> None:
+    net, x = ready(build), train_images()
+    robust = sm.match(net, sm.fit(net, [x], batchnorm=batchnorm, progress=False))
+    expected = net(x) if batchnorm == "eval" else sm.adapt_batchnorm(net)(x) if _has_batchnorm(net) else net(x)
+    assert_close(robust(x), expected, rtol=1e-8, atol=1e-8)
+
+
+def _has_batchnorm(net: nn.Module) -> bool:
+    return any(isinstance(module, nn.BatchNorm2d) for module in net.modules())
+
+
+@pytest.mark.parametrize("build", NETWORKS)
+def test_a_change_of_scale_and_level_is_undone(build: Callable[[], nn.Module]) -> None:
+    net, x = ready(build), train_images()
+    robust = sm.match(net, sm.fit(net, [x], progress=False))
+    assert_close(robust(0.3 * x - 2), net(x), rtol=1e-6, atol=1e-6)
+
+
+def test_raw_functions_are_matched() -> None:
+    net, x = ready(RawNet), maps(300, 3, 2, 2)
+    robust = sm.match(net, sm.fit(net, [x], progress=False))
+    assert_close(robust(x), net(x), rtol=1e-8, atol=1e-8)
+    assert len(robust.statistics) == 3
+
+
+def test_several_inputs_and_a_dataclass() -> None:
+    net, x, facts = ready(TwoInputNet), train_images(), maps(300, 6)
+    statistics = sm.fit(net, [((x, facts), torch.zeros(300))], progress=False)
+    robust = sm.match(net, statistics)
+    assert_close(
+        robust(3 * x, facts=facts + 1, scale=2.0).logits, net(x, facts, scale=2.0).logits, rtol=1e-6, atol=1e-6
+    )
+
+
+def test_a_net_that_branches_on_data() -> None:
+    net, bright = ready(BranchingNet), train_images() + 5
+    robust = sm.match(net, sm.fit(net, [bright], progress=False))
+    assert_close(robust(bright), net(bright), rtol=1e-8, atol=1e-8)
+    assert robust(-bright).isfinite().all()  # matched to bright images, so it takes the bright way
+    inner = sm.match(net, sm.fit(net, [bright], sites=["stem", "bright"], progress=False))
+    assert inner(-bright).isfinite().all()  # the dark way has no statistics, and is left alone
+
+
+def test_fitting_does_not_depend_on_the_batches() -> None:
+    net, x = ready(InPlaceNet), train_images(200)
+    forms: list[object] = [x, [x], list(x.split(7)), [(part, None) for part in x.split(50)], iter(x.split(33))]
+    fitted = [sm.fit(net, form, progress=False) for form in forms]  # type: ignore[arg-type]
+    for other in fitted[1:]:
+        assert other.images == 200
+        for name, entry in fitted[0].items():
+            for ours, theirs in zip(entry.parts[0], other[name].parts[0], strict=True):
+                assert_close(ours.mean, theirs.mean, rtol=1e-10, atol=1e-10)
+                assert_close(ours.covariance, theirs.covariance, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("batchnorm", ["eval", "batch"])
+def test_the_model_comes_back_unchanged(batchnorm: str) -> None:
+    net, x = ready(InPlaceNet), train_images()
+    net.block.train()  # type: ignore[union-attr]
+    net.register_forward_hook(lambda *args: None)
+    before = snapshot(net)
+    robust = sm.match(net, sm.fit(net, [x], batchnorm=batchnorm, progress=False))
+    assert_unchanged(net, before)
+    robust(x)
+    assert_unchanged(net, before)
+
+
+@pytest.mark.parametrize("batchnorm", ["eval", "batch"])
+def test_the_model_comes_back_unchanged_after_an_error(batchnorm: str) -> None:
+    net, x = ready(InPlaceNet), train_images()
+    robust = sm.match(net, sm.fit(net, [x], batchnorm=batchnorm, progress=False))
+    before = snapshot(net)
+    for bad in (torch.full_like(x, float("nan")), x * 1e300):
+        with pytest.raises(NonFiniteError):
+            robust(bad)
+        assert_unchanged(net, before)
+
+    def broken() -> Iterator[Tensor]:
+        yield x
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        sm.fit(net, broken(), batchnorm=batchnorm, progress=False)
+    assert_unchanged(net, before)
+
+
+def test_the_paper_preset_reproduces_the_authors_numbers() -> None:
+    """Sequential matching with their jitter and floors, written out for one channel of the input and one inner site."""
+    net, x = ready(InPlaceNet), train_images()
+    statistics = sm.fit(net, [x], preset="paper", progress=False)
+    assert statistics.batchnorm == "batch"
+    test = statistics["block.bn1"].covariance.tolerance.test
+    assert (test.jitter, test.rtol, test.atol) == (1e-3, 0.0, 1e-8)
+    at_input = statistics["input"].covariance.tolerance
+    assert (at_input.test.jitter, at_input.test.atol, at_input.train.atol) == (0.0, 1e-3, 1e-8)
+    assert sm.paper(pixel_std=0.5).input_tolerance.test.atol == 4e-3
+    assert sm.match(net, statistics)(x).isfinite().all()
+
+
+def test_prior_pulls_a_small_batch_toward_leaving_features_alone() -> None:
+    net, x = ready(InPlaceNet), train_images()
+    statistics = sm.fit(net, [x], progress=False)
+    few = maps(8, 3, 8, 8, seed=5)
+    distances = [(sm.match(net, statistics, prior=prior)(few) - net(few)).norm().item() for prior in (1, 10, 100, 1e9)]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] < 1e-6
+    assert_close(sm.match(net, statistics, prior=32)(x), net(x), rtol=1e-8, atol=1e-8)
+
+
+def test_no_images_at_all() -> None:
+    net, x = ready(InPlaceNet), train_images()
+    robust = sm.match(net, sm.fit(net, [x], progress=False))
+    assert robust(x[:0]).shape == (0, 5)
+
+
+def test_small_batches_are_warned_about() -> None:
+    net, x = ready(InPlaceNet), train_images()
+    statistics = sm.fit(net, [x], progress=False)
+    with pytest.warns(SmallBatchWarning, match="prior=32"):
+        sm.match(net, statistics)(x[:20])
+    sm.match(net, statistics, prior=16)(x[:20])
+    assert sm.fit(models.build("lenet"), torch.randn(64, 1, 28, 28), progress=False).images_wanted == 240
+
+
+class TestBadInput:
+    def test_empty_loader(self) -> None:
+        with pytest.raises(BatchTooSmallError, match="empty"):
+            sm.fit(ready(InPlaceNet), [], progress=False)
+
+    def test_one_image(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        with pytest.raises(BatchTooSmallError, match="at least 2"):
+            sm.fit(net, x[:1], progress=False)
+        robust = sm.match(net, sm.fit(net, x, progress=False))
+        with pytest.raises(BatchTooSmallError, match="prior=32"):
+            robust(x[:1])
+        sm.match(net, robust.statistics, prior=32)(x[:1])
+
+    def test_nan_names_the_site(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        robust = sm.match(net, sm.fit(net, x, progress=False))
+        spoilt = x.clone()
+        spoilt[3, 0, 0, 0] = float("nan")
+        with pytest.raises(NonFiniteError, match="'input'"):
+            robust(spoilt)
+        with pytest.raises(NonFiniteError, match="'input'"):
+            sm.fit(net, spoilt, progress=False)
+        with torch.no_grad():
+            net.block.conv2.weight[0, 0, 0, 0] = float("inf")  # type: ignore[union-attr, operator]
+        with pytest.raises(NonFiniteError, match=r"'block\.bn2'"):
+            sm.fit(net, x, progress=False)
+
+    @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 9), (3, 8)])
+    def test_other_shapes_than_fitted(self, shape: tuple[int, ...]) -> None:
+        net = ready(InPlaceNet)
+        robust = sm.match(net, sm.fit(net, train_images(), progress=False))
+        with pytest.raises(InputError, match="3 × 8 × 8.*" + " × ".join(map(str, shape))):
+            robust(torch.zeros(200, *shape, dtype=torch.float64))
+
+    def test_images_of_several_sizes(self) -> None:
+        with pytest.raises(InputError, match="one size"):
+            sm.fit(ready(InPlaceNet), [train_images(), maps(10, 3, 9, 9)], progress=False)
+
+    def test_statistics_of_another_model(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        statistics = sm.fit(net, x, progress=False)
+        with pytest.raises(StatisticsMismatchError, match=r"block\.bn1|no module 'block"):
+            sm.match(ready(GroupNormNet), statistics)
+        other = copy.deepcopy(net)
+        with torch.no_grad():
+            other.head.bias += 1  # type: ignore[union-attr, operator]
+        with pytest.raises(StatisticsMismatchError, match="weights"):
+            sm.match(other, statistics)
+        sm.match(other, statistics, check_weights=False)
+
+    @pytest.mark.parametrize("batch", [{"image": torch.zeros(2)}, ["a", "b"], 3, []])
+    def test_batches_of_something_else(self, batch: object) -> None:
+        with pytest.raises(InputError, match="A batch is a tensor"):
+            sm.fit(ready(InPlaceNet), [batch], progress=False)
+
+    def test_unknown_words(self) -> None:
+        net, x = ready(InPlaceNet), train_images(10)
+        with pytest.raises(InputError, match="default, paper"):
+            sm.fit(net, x, preset="fast", progress=False)
+        with pytest.raises(InputError, match="'eval'"):
+            sm.fit(net, x, batchnorm="train", progress=False)
+        with pytest.raises(InputError, match="prior"):
+            sm.match(net, sm.fit(net, x, progress=False), prior=-1)
+
+    def test_every_error_is_ours(self) -> None:
+        assert issubclass(InputError, ShiftMatchError)
+        assert issubclass(InputError, ValueError)
+
+
+class TestAnOrdinaryModule:
+    def test_state_dict_and_modes(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        robust = sm.match(net, sm.fit(net, x, progress=False))
+        assert set(robust.state_dict()) == {f"model.{name}" for name in net.state_dict()}
+        robust.load_state_dict(robust.state_dict())
+        assert robust.train().model.training
+        assert not robust.eval().model.training
+        assert "3 sites, prior=0" in repr(robust)
+
+    def test_it_runs_in_evaluation_mode_whatever_its_flag(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        robust = sm.match(net, sm.fit(net, x, progress=False))
+        expected = robust(x)
+        before = net.block.bn1.running_mean.clone()  # type: ignore[union-attr, operator]
+        assert_close(robust.train()(x), expected)
+        assert torch.equal(net.block.bn1.running_mean, before)  # type: ignore[union-attr, arg-type]
+
+    def test_precision_follows_the_model(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        robust = sm.match(net, sm.fit(net, x, progress=False))
+        exact = robust(x)
+        single = robust.float()(x.float())
+        assert single.dtype == torch.float32
+        assert_close(single.double(), exact, rtol=1e-3, atol=1e-3)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert_close(robust(x.float()).double(), exact, rtol=0.1, atol=0.1)
+        assert_close(robust.bfloat16()(x.bfloat16()).double(), exact, rtol=0.1, atol=0.1)
+
+    def test_deepcopy_is_independent(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        robust = sm.match(net, sm.fit(net, x, progress=False))
+        twin, expected = copy.deepcopy(robust), robust(x)
+        with torch.no_grad():
+            net.head.weight.zero_()  # type: ignore[union-attr, operator]
+        assert_close(twin(x), expected)
+
+    def test_pickling_to_another_process(self, tmp_path: Path) -> None:
+        net, x = models.build("lenet"), torch.randn(300, 1, 28, 28)
+        robust = sm.match(net, sm.fit(net, x, progress=False))
+        (tmp_path / "robust.pkl").write_bytes(pickle.dumps((robust, x)))
+        code = (
+            "import pickle, sys, torch\n"
+            "robust, x = pickle.load(open(sys.argv[1], 'rb'))\n"
+            "torch.save(robust(x).detach(), sys.argv[2])\n"
+        )
+        paths = [str(tmp_path / "robust.pkl"), str(tmp_path / "out.pt")]
+        subprocess.run([sys.executable, "-c", code, *paths], check=True, env={"PYTHONPATH": _source()})
+        assert_close(torch.load(tmp_path / "out.pt"), robust(x), rtol=1e-4, atol=1e-4)
+
+
+def _source() -> str:
+    return str(Path(sm.__file__).parents[1])
+
+
+def test_test_time_batchnorm_equals_train_mode_and_goes_back() -> None:
+    net, x = ready(InPlaceNet), train_images()
+    before = snapshot(net)
+    adapted = sm.adapt_batchnorm(net)(x)
+    assert_unchanged(net, before)
+    assert_close(sm.adapt_batchnorm(net, prior=1e12)(x), net(x), rtol=1e-6, atol=1e-6)
+    assert_close(adapted, copy.deepcopy(net).train()(x))
+    assert_close(sm.adapt_batchnorm(ready(FusedNet))(x), copy.deepcopy(ready(FusedNet)).train()(x))
+
+
+def test_test_time_batchnorm_needs_batchnorm() -> None:
+    with pytest.raises(InputError, match="ChannelMoments"):
+        sm.adapt_batchnorm(GroupNormNet())

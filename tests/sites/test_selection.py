@@ -1,0 +1,96 @@
+import pytest
+import torch
+from networks import (
+    BranchingNet,
+    FusedNet,
+    GatedNet,
+    GroupNormNet,
+    InPlaceNet,
+    PreActivationNet,
+    RawNet,
+    SharedNet,
+    TwoInputNet,
+)
+from torch import nn
+
+import shiftmatch as sm
+from shiftmatch import models
+from shiftmatch.errors import SiteError
+
+IMAGES = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("network", "names"),
+    [
+        (GroupNormNet(), ["norm1", "norm2"]),
+        (FusedNet(), ["norm:batch_norm"]),
+        (InPlaceNet(), ["block.bn1", "block.bn2"]),
+        (PreActivationNet(), ["bn1", "bn2", "conv2", "bn3"]),
+        (GatedNet(), ["conv"]),
+        (SharedNet(), ["input:", "conv", "conv#2"]),
+        (BranchingNet(), ["stem", "dark"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_pre_activations_of_the_main_branch(network: nn.Module, names: list[str]) -> None:
+    assert sm.sites(network, IMAGES - 1).names == ["input", *names]
+
+
+def test_functions_of_raw_parameters() -> None:
+    assert sm.sites(RawNet(), IMAGES[:, :, :2, :2]).names == ["input", ":linear", ":linear#2"]
+
+
+def test_several_inputs_are_sites_each() -> None:
+    found = sm.sites(TwoInputNet(), (IMAGES, torch.randn(4, 6)))
+    assert found.names == ["input[image]", "input[facts]", "conv", "dense"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "count"),
+    [
+        ("cifar_resnet", (3, 32, 32), 20),
+        ("resnet50", (3, 64, 64), 50),
+        ("resnet20_frn", (3, 32, 32), 20),
+        ("lenet", (1, 28, 28), 5),
+    ],
+)
+def test_reference_networks_have_the_published_number_of_sites(name: str, shape: tuple[int, ...], count: int) -> None:
+    found = sm.sites(models.build(name), torch.randn(2, *shape))
+    assert len(found) == count
+    assert not any("shortcut" in site.name or "downsample" in site.name for site in found)
+
+
+def test_post_activations_and_input_only() -> None:
+    assert sm.sites(InPlaceNet(), IMAGES, at="post-activation").names == ["input", "block.relu", "block.relu#2"]
+    assert sm.sites(InPlaceNet(), IMAGES, at="input").names == ["input"]
+
+
+def test_choosing_by_pattern_type_and_function() -> None:
+    net = InPlaceNet()
+    assert sm.sites(net, IMAGES, "block.*").names == ["block.bn1", "block.bn2"]
+    assert sm.sites(net, IMAGES, ["input", "*.bn2"]).names == ["input", "block.bn2"]
+    assert sm.sites(net, IMAGES, nn.BatchNorm2d).names == ["block.bn1", "block.bn2"]
+    assert sm.sites(net, IMAGES, lambda site: site.shape[0] == 3).names == ["input"]
+    assert "block.downsample.0" in sm.sites(net, IMAGES, nn.Conv2d, at="module").names
+
+
+@pytest.mark.parametrize("choice", ["layer9.*", nn.LSTM, lambda site: False])
+def test_a_choice_of_nothing_lists_what_there_is(choice: object) -> None:
+    with pytest.raises(SiteError, match=r"input, block\.bn1, block\.bn2"):
+        sm.sites(InPlaceNet(), IMAGES, choice)  # type: ignore[arg-type]
+
+
+def test_the_table_can_be_read() -> None:
+    text = sm.sites(InPlaceNet(), IMAGES).describe()
+    assert text.splitlines()[0].split() == ["site", "after", "shape", "read", "as"]
+    assert "block.bn1  BatchNorm2d  6 × 8 × 8  6 channels of 8 × 8" in text
+
+
+def test_looking_leaves_no_trace() -> None:
+    net = InPlaceNet().train()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    sm.sites(net, IMAGES)
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert all(module.training for module in net.modules())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())

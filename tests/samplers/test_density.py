@@ -24,7 +24,7 @@ def test_the_gradient_in_pieces_is_that_of_one_plain_backward_pass(chunk: int) -
     value, gradient = density.value_and_grad(params_of(model), torch.Generator())
     log_likelihood = -functional.cross_entropy(model(images.double()), labels, reduction="sum")
     expected = (log_likelihood - 50 * sum(p.square().sum() for p in model.parameters())) / 0.5
-    expected.backward()  # type: ignore[no-untyped-call]
+    expected.backward()
     torch.testing.assert_close(value, expected.detach())
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(gradient[name], parameter.grad)

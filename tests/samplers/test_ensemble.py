@@ -17,7 +17,7 @@ def test_sgd_takes_the_steps_of_torch_with_a_cosine_schedule() -> None:
     for _ in range(10):
         state = sampler.step(state, torch.Generator())
         optimiser.zero_grad()
-        x.square().sum().backward()  # type: ignore[no-untyped-call]
+        x.square().sum().backward()
         optimiser.step()
         schedule.step()
     torch.testing.assert_close(state.params["x"], x.detach())

@@ -2,8 +2,8 @@ import math
 
 import pytest
 import torch
-
 from known_answers import GAUSSIAN, assert_draws_from_gaussian
+
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.hmc import LEAPFROG, TWO_STAGE, HMCState, Integrator, Leap, hmc, integrate
 from shiftmatch.samplers.interface import FromFunction, Sampler

@@ -84,5 +84,5 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="damaged"):
         Posterior.load(tmp_path / "text")
     save_file({"w": torch.ones(1)}, tmp_path / "tensors")
-    with pytest.raises(FileFormatError, match="not a posterior"):
+    with pytest.raises(FileFormatError, match="does not hold a posterior"):
         Posterior.load(tmp_path / "tensors")

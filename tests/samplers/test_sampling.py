@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from known_answers import GAUSSIAN
+
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.posterior import Posterior

@@ -2,8 +2,8 @@ import math
 
 import pytest
 import torch
-
 from known_answers import GAUSSIAN, assert_draws_from_gaussian
+
 from shiftmatch.samplers.interface import FromFunction, Sampler
 from shiftmatch.samplers.params import Params
 from shiftmatch.samplers.posterior import Posterior

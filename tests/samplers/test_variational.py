@@ -1,6 +1,6 @@
 import torch
-
 from known_answers import GAUSSIAN
+
 from shiftmatch.samplers.sampling import sample
 from shiftmatch.samplers.variational import mean_field
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from shiftmatch.core.linalg import sym_power
 from shiftmatch.samplers.priors import Prior, correlated, gaussian, product
 from shiftmatch.shapes import Images
 
@@ -93,10 +94,8 @@ class ShiftEmpCov(nn.Module):
     def __init__(self, layer: nn.Linear | nn.Conv2d, moment: Square) -> None:
         super().__init__()
         self.layer = layer
-        values, vectors = torch.linalg.eigh(moment.double())
-        root = (vectors * values.clamp_min(0).sqrt()) @ vectors.mT
         self.root: Tensor
-        self.register_buffer("root", root.to(layer.weight.dtype))
+        self.register_buffer("root", sym_power(moment, 0.5).to(layer.weight.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         weight = (self.layer.weight.flatten(1) @ self.root).view_as(self.layer.weight)

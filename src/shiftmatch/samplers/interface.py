@@ -54,7 +54,7 @@ class FromFunction(NamedTuple):
 
     function: Callable[[Params], Tensor]
 
-    def value_and_grad(self, params: Params, generator: torch.Generator) -> tuple[Scalar, Params]:  # noqa: ARG002
+    def value_and_grad(self, params: Params, generator: torch.Generator) -> tuple[Scalar, Params]:
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
         value = self.function(leaves).double()
         gradient = torch.autograd.grad(value, list(leaves.values()))

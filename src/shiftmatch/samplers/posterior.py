@@ -1,23 +1,20 @@
 """Posterior: draws of the parameters of one network, in memory or in one file."""
 
 import copy
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any, final, overload
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from shiftmatch.errors import FileFormatError, InputError
-from shiftmatch.files import atomic_path
+from shiftmatch.containers import load_tensors, save_tensors
+from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.samplers.params import Params
 
-FORMAT = "shiftmatch-posterior"
+KIND = "a posterior"
 VERSION = 1
 
 
@@ -95,29 +92,17 @@ class Posterior:
             raise InputError("This posterior does not name its network; pass one: posterior.models(network).")
         return Members(self, template or self.architecture.build())  # type: ignore[union-attr]
 
-    def save(self, path: str | os.PathLike[str], *, dtype: torch.dtype | None = None) -> None:
+    def save(self, path: str | PathLike[str], *, dtype: torch.dtype | None = None) -> None:
         """Write one safetensors file; `dtype=torch.float16` halves it."""
         tensors = {k: v.to(dtype) if dtype and v.is_floating_point() else v for k, v in self.params.items()}
         architecture = self.architecture and {"name": self.architecture.name, "settings": self.architecture.settings}
-        header = {"version": VERSION, "chains": self.chains, "architecture": architecture, "info": self.info}
-        with atomic_path(path) as temporary:
-            contiguous = {name: value.contiguous() for name, value in tensors.items()}
-            save_file(contiguous, temporary, {"format": FORMAT, FORMAT: json.dumps(header)})
+        header = {"chains": self.chains, "architecture": architecture, "info": self.info}
+        save_tensors(path, tensors, kind=KIND, version=VERSION, header=header)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> "Posterior":
+    def load(path: str | PathLike[str]) -> "Posterior":
         """Read a file that `save` wrote. The draws stay on disk until they are asked for."""
-        try:
-            with safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        except SafetensorError as error:
-            raise FileFormatError(f"{path} is not a safetensors file, or it is damaged: {error}.") from error
-        if FORMAT not in metadata:
-            raise FileFormatError(f"{path} is a safetensors file, but not a posterior that shiftmatch wrote.")
-        header = json.loads(metadata[FORMAT])
-        if header["version"] > VERSION:
-            raise FileFormatError(f"{path} has format {header['version']}; this shiftmatch reads up to {VERSION}.")
+        tensors, header = load_tensors(path, kind=KIND, version=VERSION)
         architecture = header["architecture"] and Architecture(**header["architecture"])
         return Posterior(tensors, tuple(header["chains"]), architecture, header["info"])
 

@@ -1,23 +1,22 @@
 """A run on disk: the last state and every draw, written so that a kill at any moment loses at most one iteration."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from shiftmatch.containers import load_tensors, save_tensors
 from shiftmatch.errors import FileFormatError, InputError
-from shiftmatch.files import atomic_path
 from shiftmatch.samplers.interface import State
 from shiftmatch.samplers.params import Params
 
 S = TypeVar("S", bound=State)
 SEPARATOR = "/"
+STATE, DRAW = "the state of a run", "a draw"
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -30,26 +29,23 @@ class RunFolder:
     def save(self, state: State, generator: torch.Generator, trace: Mapping[str, list[float]], draws: int) -> None:
         """Store everything that the next iteration depends on, in one atomic file."""
         tensors = flatten(state) | {"generator": generator.get_state()}
-        metadata = {"settings": json.dumps(self.settings), "trace": json.dumps(trace), "draws": str(draws)}
-        with atomic_path(self._state) as temporary:
-            save_file({name: value.contiguous() for name, value in tensors.items()}, temporary, metadata)
+        header = {"settings": self.settings, "trace": trace, "draws": draws}
+        save_tensors(self._state, tensors, kind=STATE, version=VERSION, header=header)
 
     def save_draw(self, index: int, params: Params) -> None:
         """Store one draw. It is written before the state that counts it, so a kill in between changes nothing."""
-        with atomic_path(self._draw(index)) as temporary:
-            save_file({name: value.contiguous() for name, value in params.items()}, temporary)
+        save_tensors(self._draw(index), params, kind=DRAW, version=VERSION, header={})
 
     def restore(self, like: S, generator: torch.Generator) -> tuple[S, dict[str, list[float]], list[Params]] | None:
         """The last state, the trace and the draws so far, with the generator set back; None if there is no run yet."""
         if not self._state.exists():
             return None
-        with safe_open(self._state, "pt") as file:
-            metadata = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        self._check(json.loads(metadata["settings"]))
+        tensors, header = load_tensors(self._state, kind=STATE, version=VERSION)
+        self._check(header["settings"])
         generator.set_state(tensors.pop("generator"))
-        draws = [load_file(self._draw(index)) for index in range(int(metadata["draws"]))]
-        return unflatten(tensors, like), json.loads(metadata["trace"]), draws
+        files = [self._draw(index) for index in range(header["draws"])]
+        draws = [load_tensors(file, kind=DRAW, version=VERSION)[0] for file in files]
+        return unflatten(tensors, like), header["trace"], draws
 
     @property
     def _state(self) -> Path:

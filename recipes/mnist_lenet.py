@@ -8,22 +8,21 @@
     python recipes/mnist_lenet.py pack empcov
     python recipes/mnist_lenet.py ensemble            # train and write the deep ensemble
 
-Each chain starts from its own SGD solution and takes one core. MNIST is read from $SHIFTMATCH_DATA/mnist.
+Each chain starts from its own SGD solution and takes one core. MNIST comes from `shiftmatch data get mnist`.
 The step size was chosen so that short pilot trajectories had energy errors of about 0.2.
 """
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import shiftmatch
 from shiftmatch.averaging import average
+from shiftmatch.data import load
 from shiftmatch.files import atomic_path
 from shiftmatch.models import Architecture
 from shiftmatch.models.init import initialise
@@ -41,9 +40,9 @@ from shiftmatch.samplers.sampling import sample
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs"
 EMBEDDED = ROOT / "src" / "shiftmatch" / "embedded"
-DATA = Path(os.environ.get("SHIFTMATCH_DATA", Path.home() / ".cache" / "shiftmatch")) / "mnist"
 
 LENET = Architecture("lenet")
+MEAN, STD = 0.1307, 0.3081
 TRAIN = 5000
 WEIGHT_DECAY = 100.0
 SEEDS = {"gaussian": 100, "empcov": 200, "ensemble": 300}
@@ -56,24 +55,21 @@ MEMBERS = 10
 ENSEMBLE_DECAY = WEIGHT_DECAY * TRAIN / 60_000  # the published ensembles' L2 term per image; they saw all of MNIST
 
 
-def images(split: str, count: int) -> Tensor:
-    pixels = np.fromfile(DATA / f"{split}-images-idx3-ubyte", np.uint8, offset=16, count=count * 28 * 28)
-    return (torch.from_numpy(pixels).reshape(-1, 1, 28, 28) / 255 - 0.1307) / 0.3081
-
-
-def labels(split: str, count: int) -> Tensor:
-    return torch.from_numpy(np.fromfile(DATA / f"{split}-labels-idx1-ubyte", np.uint8, offset=8, count=count)).long()
+def mnist(split: str, count: int) -> tuple[Tensor, Tensor]:
+    """The first images of a split, normalised, and their labels."""
+    digits = load("mnist", split, limit=count)
+    pixels = digits.images[torch.arange(count)]
+    return (pixels / 255 - MEAN) / STD, digits.labels
 
 
 def prior_named(name: str) -> Prior:
     if name == "empcov":
-        return empcov("conv1.weight", covariance(patches(images("train", TRAIN), 5)), weight_decay=WEIGHT_DECAY)
+        return empcov("conv1.weight", covariance(patches(mnist("train", TRAIN)[0], 5)), weight_decay=WEIGHT_DECAY)
     return gaussian(ENSEMBLE_DECAY if name == "ensemble" else WEIGHT_DECAY)
 
 
 def density(prior: str, batch_size: int | None = None) -> LogPosterior:
-    data = images("train", TRAIN), labels("train", TRAIN)
-    return log_posterior(LENET.build(), data, prior=prior_named(prior), batch_size=batch_size)
+    return log_posterior(LENET.build(), mnist("train", TRAIN), prior=prior_named(prior), batch_size=batch_size)
 
 
 def trained(prior: str, seed: int, members: int) -> Posterior:
@@ -117,7 +113,7 @@ def pack(name: str, posterior: Posterior, settings: dict[str, Any]) -> None:
         "versions": {"torch": torch.__version__, "shiftmatch": shiftmatch.__version__},
         "test_accuracy": accuracy(shipped),
         "test_accuracy_of_members": [accuracy(shipped[index : index + 1]) for index in range(len(shipped))],
-        "diagnostics": summarise(shipped, images("t10k", 500)) if name != "ensemble" else {},
+        "diagnostics": summarise(shipped, mnist("test", 500)[0]) if name != "ensemble" else {},
     }
     with atomic_path(EMBEDDED / f"lenet_{name}.json") as temporary:
         temporary.write_text(json.dumps(result, indent=2) + "\n")
@@ -125,8 +121,8 @@ def pack(name: str, posterior: Posterior, settings: dict[str, Any]) -> None:
 
 
 def accuracy(posterior: Posterior) -> float:
-    predicted = average(posterior)(images("t10k", 10_000)).argmax(-1)
-    return (predicted == labels("t10k", 10_000)).double().mean().item()
+    images, labels = mnist("test", 10_000)
+    return (average(posterior)(images).argmax(-1) == labels).double().mean().item()
 
 
 def main() -> None:

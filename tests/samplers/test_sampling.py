@@ -12,7 +12,7 @@ from known_answers import GAUSSIAN
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.posterior import Posterior
-from shiftmatch.samplers.sampling import sample
+from shiftmatch.samplers.sampling import sample, sample_chains
 from shiftmatch.samplers.sgld import sgld
 
 
@@ -47,3 +47,13 @@ def test_a_folder_with_another_run_is_not_overwritten(tmp_path: Path) -> None:
     other = hmc(GAUSSIAN.log_density, step_size=0.1, trajectory=1.0)
     with pytest.raises(FileFormatError, match="momentum"):
         sample(other, GAUSSIAN.start, draws=2, generator=torch.Generator().manual_seed(1), folder=tmp_path)
+
+
+def test_chains_have_their_own_seeds_and_folders(tmp_path: Path) -> None:
+    sampler = sgld(GAUSSIAN.log_density, step_size=0.01)
+    merged = sample_chains(sampler, [GAUSSIAN.start] * 3, draws=4, seed=5, folder=tmp_path)
+    alone = sample(sampler, GAUSSIAN.start, draws=4, generator=torch.Generator().manual_seed(6))
+    assert merged.chains == (4, 4, 4)
+    assert torch.equal(merged[4]["x"], alone[0]["x"])
+    assert not torch.equal(merged[0]["x"], merged[4]["x"])
+    assert {file.name for file in tmp_path.iterdir()} == {"chain-0", "chain-1", "chain-2"}

@@ -1,6 +1,7 @@
 """sample(): the one loop that every sampler runs in."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,6 +62,36 @@ def sample(
         if run:
             run.save(state, generator, trace, len(kept))
     return Posterior.of(kept[:draws], architecture=architecture, info=settings | {"trace": trace})
+
+
+def sample_chains(
+    sampler: Sampler[S],
+    starts: Sequence[nn.Module | Params],
+    *,
+    draws: int,
+    seed: int,
+    burn_in: int = 0,
+    thin: int = 1,
+    folder: str | os.PathLike[str] | None = None,
+    architecture: Architecture | None = None,
+) -> Posterior:
+    """One chain from each start, with the seeds `seed`, `seed` + 1, …, merged; R̂ compares them."""
+    chains = []
+    for index, start in enumerate(starts):
+        generator = torch.Generator().manual_seed(seed + index)
+        place = Path(folder) / f"chain-{index}" if folder else None
+        chain = sample(
+            sampler,
+            start,
+            draws=draws,
+            generator=generator,
+            burn_in=burn_in,
+            thin=thin,
+            folder=place,
+            architecture=architecture,
+        )
+        chains.append(chain)
+    return Posterior.merge(chains)
 
 
 def _record(trace: dict[str, list[float]], state: State) -> None:

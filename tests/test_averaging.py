@@ -12,6 +12,7 @@ from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.sites.matching import fit, match
 
 TINY = Architecture("mlp", {"inputs": 4, "hidden": (3,), "classes": 5})
 
@@ -28,6 +29,13 @@ def test_any_mix_of_members_equals_an_explicit_loop() -> None:
         explicit += model(x).softmax(-1).detach() / 23
     torch.testing.assert_close(average(members)(x), explicit, atol=1e-6, rtol=0)
     torch.testing.assert_close(average(iter(members))(x), explicit, atol=1e-6, rtol=0)
+
+
+def test_matched_networks_are_members_like_any_other() -> None:
+    network, x = Architecture("lenet").build().eval(), torch.randn(240, 1, 28, 28)
+    matched = match(network, fit(network, [x]))
+    expected = (matched(x + 1).softmax(-1) + network(x + 1).softmax(-1)).detach() / 2
+    torch.testing.assert_close(average([matched, network])(x + 1), expected, atol=1e-6, rtol=0)
 
 
 def test_a_posterior_alone_and_its_models_are_the_same_predictor() -> None:

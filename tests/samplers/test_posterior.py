@@ -77,6 +77,10 @@ def test_wrong_networks_and_missing_names_are_explained() -> None:
         Posterior.of([{"w": torch.ones(1)}]).models()
     with pytest.raises(InputError, match="at least one"):
         Posterior.of([])
+    with pytest.raises(InputError, match="at least one"):
+        Posterior.merge([])
+    with pytest.raises(InputError, match="one network only"):
+        Posterior.merge([chain(1), Posterior.of([{"w": torch.ones(1)}])])
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo: leapfrog trajectories of fixed length, accepted or rejected by their energy error."""
+"""Hamiltonian Monte Carlo: trajectories of fixed length, accepted or rejected by their energy error."""
 
 import math
 from collections.abc import Mapping
@@ -71,9 +71,15 @@ def hmc(
     `scales` says how far each parameter may move compared with the others, such as `fisher_scales`; the mass matrix
     is diag(scales)⁻². Times are relative to them: without scales, they are those of the parameters themselves.
 
-
     For the first `tune` iterations the step size is adapted until the acceptance probability is about `target`:
     log ε ← log ε + t^-κ (acceptance − target). Those iterations belong to the burn-in.
+
+    >>> from shiftmatch.samplers.interface import FromFunction
+    >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
+    >>> sampler = hmc(normal, step_size=0.1, trajectory=1.5)
+    >>> state = sampler.step(sampler.init({"x": torch.zeros(2)}), torch.Generator().manual_seed(0))
+    >>> bool(state.acceptance > 0.9)
+    True
     """
     if not 0 < step_size <= trajectory:
         raise InputError(f"A step must be positive and no longer than the trajectory ({trajectory}), not {step_size}.")
@@ -91,15 +97,14 @@ def hmc(
         strides = {name: size * scales[name] if scales else size for name in momentum}
         end = integrate(log_density, start, integrator, strides, steps=steps, generator=generator)
         error = end.energy - start.energy
-        acceptance = torch.exp(-error).clamp(max=1).nan_to_num(0.0)
+        acceptance = torch.exp(-error).clamp(max=1) if error.isfinite() else torch.zeros_like(error)
         accepted = torch.rand((), generator=generator, dtype=torch.float64) < acceptance
         kept = end if accepted else start
         iteration = state.iteration + 1
-        change = (acceptance - target) * iteration**-TUNING_DECAY if iteration <= tune else torch.zeros(())
-        tuned = (state.step_size * change.exp()).clamp(max=trajectory)
-        return HMCState(
-            kept.params, kept.gradient, kept.log_density, tuned, acceptance, accepted.double(), error, iteration
-        )
+        gain = iteration**-TUNING_DECAY if iteration <= tune else 0.0
+        tuned = (state.step_size * torch.exp(gain * (acceptance - target))).clamp(max=trajectory)
+        place = (kept.params, kept.gradient, kept.log_density)
+        return HMCState(*place, tuned, acceptance, accepted.double(), error, iteration)
 
     return Sampler(init, step)
 

@@ -52,7 +52,12 @@ class Posterior:
     @staticmethod
     def merge(posteriors: Sequence["Posterior"]) -> "Posterior":
         """Put chains of the same network after each other; what each said of itself is kept in `info["chains"]`."""
+        if not posteriors:
+            raise InputError("There is no posterior to merge; pass at least one.")
         first = posteriors[0]
+        for other in posteriors:
+            if {k: v.shape[1:] for k, v in other.params.items()} != {k: v.shape[1:] for k, v in first.params.items()}:
+                raise InputError("These posteriors have different parameters; merge chains of one network only.")
         params = {name: torch.cat([posterior.params[name] for posterior in posteriors]) for name in first.params}
         chains = tuple(length for posterior in posteriors for length in posterior.chains)
         return Posterior(params, chains, first.architecture, {"chains": [dict(p.info) for p in posteriors]})
@@ -88,9 +93,11 @@ class Posterior:
 
     def models(self, template: nn.Module | None = None) -> "Members":
         """The draws as networks: a sequence that builds each member when it is asked for."""
-        if template is None and self.architecture is None:
+        if template is not None:
+            return Members(self, template)
+        if self.architecture is None:
             raise InputError("This posterior does not name its network; pass one: posterior.models(network).")
-        return Members(self, template or self.architecture.build())  # type: ignore[union-attr]
+        return Members(self, self.architecture.build())
 
     def save(self, path: str | PathLike[str], *, dtype: torch.dtype | None = None) -> None:
         """Write one safetensors file; `dtype=torch.float16` halves it."""

@@ -8,6 +8,7 @@ RANK: dict[str, float] = {
     "errors": 0,
     "shapes": 0,
     "files": 0,
+    "folders": 0,
     "progress": 0,
     "containers": 0.5,
     "core": 1,

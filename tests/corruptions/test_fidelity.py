@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from fidelity import AGREEING, GREY_LEVELS, TOLERANCE, Case, agreement, cases, clean, deviation, reference
-from references.cifar_resnet import accuracy, cifar_test, resnet20
 from references.published_accuracy import IMAGES, POINTS, PUBLISHED
-from shared_data import DATA, SHARED, needs_data, needs_shared
+from released import accuracy, cifar, resnet20
+from shared_data import needs_data, needs_shared
 
 from shiftmatch.corruptions import PAPER, SUITES, corrupt
 from shiftmatch.corruptions.filters import streak
@@ -46,6 +46,6 @@ def test_published_motion_blur_is_ours_at_some_angle(suite: str, severity: int |
 @needs_data("cifar-10-batches-bin")
 @pytest.mark.parametrize("name", [name for name in PAPER if SUITES["cifar10-c"].corruptions[name].random])
 def test_a_network_is_as_accurate_as_on_the_published_corruption(name: str) -> None:
-    model = resnet20(SHARED / "weights" / "resnet20.safetensors")
-    images, labels = cifar_test(DATA / "cifar-10-batches-bin", IMAGES)
-    assert accuracy(model, corrupt(images, name, severity=5), labels) == pytest.approx(PUBLISHED[name], abs=POINTS)
+    images, labels = cifar("test", IMAGES)
+    corrupted = corrupt(images, name, severity=5)
+    assert accuracy(resnet20(), corrupted, labels, batch=250) == pytest.approx(PUBLISHED[name], abs=POINTS)

@@ -81,8 +81,9 @@ def test_a_choice_of_nothing_lists_what_there_is(choice: object) -> None:
         sm.sites(InPlaceNet(), IMAGES, choice)  # type: ignore[arg-type]
 
 
-def test_the_table_can_be_read() -> None:
-    text = sm.sites(InPlaceNet(), IMAGES).describe()
+def test_the_table_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    sm.sites(InPlaceNet(), IMAGES).describe()
+    text = capsys.readouterr().out
     assert text.splitlines()[0].split() == ["site", "after", "shape", "read", "as"]
     assert "block.bn1  BatchNorm2d  6 × 8 × 8  6 channels of 8 × 8" in text
 

@@ -26,7 +26,7 @@ def test_what_is_loaded_is_what_was_saved(net: InPlaceNet, structure: type[Covar
     statistics = sm.fit(net, x, covariance=structure(), note="pixels / 255", progress=False)
     statistics.save(tmp_path / "net.safetensors")
     loaded = sm.Statistics.load(tmp_path / "net.safetensors")
-    assert loaded.describe() == statistics.describe()
+    assert str(loaded) == str(statistics)
     assert (loaded.note, loaded.inputs, loaded.weights) == (statistics.note, statistics.inputs, statistics.weights)
     for name, entry in statistics.items():
         assert loaded[name].site == entry.site

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from shiftmatch.corruptions import corrupt, frost_source
 from shiftmatch.data.catalog import published
-from shiftmatch.data.folder import PROVENANCE, data_folder, frost_folder
 from shiftmatch.data.inventory import load
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.data.layouts import Severity, is_stored, layout_of, load_corrupted
+from shiftmatch.data.records import PROVENANCE
 from shiftmatch.data.writing import check_corruptions
 from shiftmatch.errors import FileFormatError, InputError
+from shiftmatch.folders import data_folder, frost_folder
 from shiftmatch.shapes import Pixels
 
 Root = str | os.PathLike[str] | None

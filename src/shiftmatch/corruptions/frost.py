@@ -1,6 +1,5 @@
 """Pictures of frost: the published photographs where the user has them, else synthesised ones that resemble them."""
 
-import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from shiftmatch.corruptions.ice import synthesise
+from shiftmatch.folders import frost_folder
 
 Picture = Float[Tensor, "3 h w"]
 PHOTOGRAPHS = 5
@@ -19,11 +19,6 @@ PHOTOGRAPHS = 5
 PLAY = 1.25
 """A picture is at least this many times as large as the images it is laid over."""
 SUFFIXES = {".png", ".jpg", ".jpeg"}
-
-
-def frost_folder() -> Path:
-    """Where the photographs are looked for: `$SHIFTMATCH_DATA/frost`, by default in the user's cache folder."""
-    return Path(os.environ.get("SHIFTMATCH_DATA", Path.home() / ".cache" / "shiftmatch")) / "frost"
 
 
 def frost_source(folder: Path | None = None) -> str:

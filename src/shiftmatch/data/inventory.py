@@ -10,10 +10,10 @@ from shiftmatch.data.archives import unpack
 from shiftmatch.data.catalog import Download, Published, published
 from shiftmatch.data.checksums import checksum, verify
 from shiftmatch.data.download import download
-from shiftmatch.data.folder import PROVENANCE, data_folder
 from shiftmatch.data.labelled import Labelled
-from shiftmatch.data.records import Record
+from shiftmatch.data.records import PROVENANCE, Record
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
+from shiftmatch.folders import data_folder
 from shiftmatch.progress import track
 
 Root = str | os.PathLike[str] | None

@@ -8,10 +8,10 @@ from importlib.metadata import version
 import torch
 
 from shiftmatch.corruptions import corrupt, frost_source
-from shiftmatch.data.folder import frost_folder
 from shiftmatch.data.inventory import load
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.data.layouts import Layout, Severity, layout_of
+from shiftmatch.folders import frost_folder
 from shiftmatch.shapes import Pixels
 
 

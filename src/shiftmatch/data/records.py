@@ -8,6 +8,9 @@ from pathlib import Path
 from shiftmatch.errors import FileFormatError
 from shiftmatch.files import atomic_path
 
+PROVENANCE = "shiftmatch.json"
+"""The file that marks a folder whose contents shiftmatch made, and says how."""
+
 
 @dataclass(frozen=True)
 class Record:

@@ -8,10 +8,10 @@ import torch
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from shiftmatch.corruptions import corrupt, names
-from shiftmatch.data.folder import frost_folder
 from shiftmatch.data.layouts import layout_of
 from shiftmatch.data.pictures import SHORT_SIDE, SIDE, centre
 from shiftmatch.errors import InputError
+from shiftmatch.folders import frost_folder
 from shiftmatch.progress import track
 
 CELL = 128

@@ -8,13 +8,14 @@ from pathlib import Path
 from shiftmatch.corruptions import names
 from shiftmatch.data.catalog import published
 from shiftmatch.data.corrupted_files import ArrayFiles, CorruptedFiles, PictureFiles
-from shiftmatch.data.folder import PROVENANCE, data_folder
 from shiftmatch.data.inventory import Root
 from shiftmatch.data.job import Job
 from shiftmatch.data.layouts import layout_of
+from shiftmatch.data.records import PROVENANCE
 from shiftmatch.data.workers import mapping
 from shiftmatch.errors import InputError
 from shiftmatch.files import atomic_path
+from shiftmatch.folders import data_folder
 from shiftmatch.progress import track
 
 

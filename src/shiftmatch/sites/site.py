@@ -100,13 +100,13 @@ class Sites(Sequence[Site]):
     def names(self) -> list[str]:
         return [site.name for site in self.sites]
 
-    def describe(self) -> str:
-        """A table of the sites for people to read."""
-        rows = [(site.name, site.kind, _times(site.shape), _reading(site)) for site in self.sites]
-        return table(("site", "after", "shape", "read as"), rows)
+    def describe(self) -> None:
+        """Print the sites as a table."""
+        print(self)
 
     def __repr__(self) -> str:
-        return f"Sites({len(self)}):\n{self.describe()}"
+        rows = [(site.name, site.kind, _times(site.shape), _reading(site)) for site in self.sites]
+        return table(("site", "after", "shape", "read as"), rows)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -132,17 +132,17 @@ class Statistics(Mapping[str, SiteStatistics]):
                 f"{path} lacks a part of its statistics ({error}). Fit and save them again."
             ) from error
 
-    def describe(self) -> str:
-        """A table of the sites for people to read."""
+    def describe(self) -> None:
+        """Print the sites and what is known of them as a table."""
+        print(self)
+
+    def __repr__(self) -> str:
         rows = [
             (name, type(entry.covariance).__name__, " × ".join(map(str, entry.site.shape)), str(_size(entry)))
             for name, entry in self.sites.items()
         ]
         head = f"{len(self)} sites, {self.images} images, BatchNorm: {self.batchnorm}, weights {self.weights[:12]}"
         return f"{head}\n{table(('site', 'covariance', 'shape', 'numbers'), rows)}"
-
-    def __repr__(self) -> str:
-        return self.describe()
 
 
 def _size(entry: SiteStatistics) -> int:

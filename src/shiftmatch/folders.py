@@ -3,9 +3,6 @@
 import os
 from pathlib import Path
 
-PROVENANCE = "shiftmatch.json"
-"""The file that marks a folder whose contents shiftmatch made, and says how."""
-
 
 def data_folder(root: str | os.PathLike[str] | None = None) -> Path:
     """`root` if given, else $SHIFTMATCH_DATA, else the user's cache directory.

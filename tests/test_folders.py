@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftmatch.data.folder import data_folder
+from shiftmatch.folders import data_folder
 
 
 def test_the_argument_comes_before_the_variable_before_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:

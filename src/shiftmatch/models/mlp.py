@@ -1,6 +1,7 @@
 """The multilayer perceptron of the MNIST experiments."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import nn
@@ -9,7 +10,7 @@ from shiftmatch.models.layers import FlattenRows, activation
 
 
 def mlp(
-    *, classes: int = 10, inputs: int = 784, hidden: tuple[int, ...] = (256, 256), nonlinearity: str = "relu"
+    *, classes: int = 10, inputs: int = 784, hidden: Sequence[int] = (256, 256), nonlinearity: str = "relu"
 ) -> nn.Sequential:
     """Dense layers `dense1`, `dense2`, … with a nonlinearity between them.
 

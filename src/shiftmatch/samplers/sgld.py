@@ -1,0 +1,87 @@
+"""Langevin sampling on minibatches: SGLD, SGHMC, and the step-size schedules they run with."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from shiftmatch.samplers.interface import LogDensity, Sampler
+from shiftmatch.samplers.params import Params, Scalar, add_scaled, standard_normal
+
+Schedule = Callable[[int], float]
+"""The number of steps taken so far -> the size of the next step."""
+
+
+class SGHMCState(NamedTuple):
+    """Parameters, momentum, the last (estimated) log density and the number of steps taken."""
+
+    params: Params
+    momentum: Params
+    log_density: Scalar
+    iteration: Scalar
+
+
+def sghmc(log_density: LogDensity, *, step_size: float | Schedule, decay: float = 0.9) -> Sampler[SGHMCState]:
+    """M ← β m + √ε ∇log p(θ) + √(2 (1−β)) ξ, θ ← θ + √ε m, with ξ ~ N(0, I) and the momentum `decay` β.
+
+    The gradient is that of the whole log posterior, as estimated from the minibatch.
+    """
+    schedule = step_size if callable(step_size) else constant(step_size)
+
+    def init(params: Params) -> SGHMCState:
+        zero = torch.zeros((), dtype=torch.float64)
+        return SGHMCState(params, {name: torch.zeros_like(value) for name, value in params.items()}, zero, zero)
+
+    def step(state: SGHMCState, generator: torch.Generator) -> SGHMCState:
+        value, gradient = log_density.value_and_grad(state.params, generator)
+        root = math.sqrt(schedule(int(state.iteration)))
+        noise = standard_normal(state.params, generator)
+        drift = {name: decay * m + root * gradient[name] for name, m in state.momentum.items()}
+        momentum = add_scaled(drift, math.sqrt(2 * (1 - decay)), noise)
+        return SGHMCState(add_scaled(state.params, root, momentum), momentum, value, state.iteration + 1)
+
+    return Sampler(init, step)
+
+
+def sgld(log_density: LogDensity, *, step_size: float | Schedule) -> Sampler[SGHMCState]:
+    """θ ← θ + ε ∇log p(θ) + √(2 ε) ξ with ξ ~ N(0, I); Welling & Teh (2011) write ε/2 for this ε.
+
+    It is SGHMC whose momentum is forgotten at every step.
+    """
+    return sghmc(log_density, step_size=step_size, decay=0.0)
+
+
+def constant(step_size: float, *, start: float | None = None, warm_up: int = 0) -> Schedule:
+    """`step_size`, after a cosine from `start` to it over the first `warm_up` steps.
+
+    >>> schedule = constant(1.0, start=3.0, warm_up=10)
+    >>> schedule(0), schedule(5), schedule(10), schedule(99)
+    (3.0, 2.0, 1.0, 1.0)
+    """
+
+    def schedule(iteration: int) -> float:
+        if start is None or iteration >= warm_up:
+            return step_size
+        return step_size + (start - step_size) * _cosine(iteration / warm_up)
+
+    return schedule
+
+
+def cyclical(step_size: float, *, cycle: int, warm_up: int = 0) -> Schedule:
+    """`step_size` for the first `warm_up` steps; then, in every cycle, a cosine from it towards zero.
+
+    >>> schedule = cyclical(1.0, cycle=10)
+    >>> schedule(0), schedule(5), schedule(10)
+    (1.0, 0.5, 1.0)
+    """
+
+    def schedule(iteration: int) -> float:
+        return step_size if iteration < warm_up else step_size * _cosine((iteration - warm_up) % cycle / cycle)
+
+    return schedule
+
+
+def _cosine(fraction: float) -> float:
+    """From 1 to 0 as the fraction goes from 0 to 1."""
+    return 0.5 * (1 + math.cos(math.pi * fraction))

@@ -1,0 +1,79 @@
+"""Mean-field variational inference: fit a Gaussian with independent parameters, then draw from it."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+from shiftmatch.samplers.interface import LogDensity, Sampler
+from shiftmatch.samplers.params import Params, Scalar, standard_normal
+
+ADAM_DECAYS = (0.9, 0.999)
+ADAM_EPSILON = 1e-8
+
+
+class MeanFieldState(NamedTuple):
+    """A draw from q = N(mean, softplus(rho)²), q itself, and Adam's running moments of the gradient."""
+
+    params: Params
+    variational: Params
+    first: Params
+    second: Params
+    log_density: Scalar
+    iteration: Scalar
+
+
+def mean_field(
+    log_density: LogDensity, *, step_size: float, steps: int, initial_std: float = 0.01
+) -> Sampler[MeanFieldState]:
+    """Maximise E_q log p(θ) + H(q) with Adam for `steps` steps, the step size falling to zero as a cosine.
+
+    One draw θ = mean + std ξ per step gives the gradients: ∇_mean = ∇log p(θ), ∇_std = ∇log p(θ) ξ + 1/std.
+    From then on, steps only draw: run it with `burn_in=steps`.
+    """
+
+    def init(params: Params) -> MeanFieldState:
+        rho = math.log(math.expm1(initial_std))
+        variational = {_mean(name): value for name, value in params.items()}
+        variational |= {_rho(name): torch.full_like(value, rho) for name, value in params.items()}
+        zeros = {name: torch.zeros_like(value) for name, value in variational.items()}
+        nothing = torch.zeros((), dtype=torch.float64)
+        return MeanFieldState(params, variational, zeros, zeros, nothing, nothing)
+
+    def step(state: MeanFieldState, generator: torch.Generator) -> MeanFieldState:
+        noise = standard_normal(state.params, generator)
+        std = {name: functional.softplus(state.variational[_rho(name)]) for name in noise}
+        params = {name: state.variational[_mean(name)] + std[name] * noise[name] for name in noise}
+        drawn = state._replace(params=params, iteration=state.iteration + 1)
+        if state.iteration >= steps:
+            return drawn
+        value, gradient = log_density.value_and_grad(params, generator)
+        ascent = {_mean(name): gradient[name] for name in noise}
+        for name in noise:
+            slope = torch.sigmoid(state.variational[_rho(name)])
+            ascent[_rho(name)] = (gradient[name] * noise[name] + 1 / std[name]) * slope
+        size = 0.5 * step_size * (1 + math.cos(math.pi * state.iteration.item() / steps))
+        return _adam(drawn._replace(log_density=value), ascent, size)
+
+    return Sampler(init, step)
+
+
+def _adam(state: MeanFieldState, gradient: Params, size: float) -> MeanFieldState:
+    """One step uphill; the first moments sum to less than one at the start, which the corrections make up for."""
+    (b1, b2), t = ADAM_DECAYS, state.iteration.item()
+    first = {name: b1 * m + (1 - b1) * gradient[name] for name, m in state.first.items()}
+    second = {name: b2 * v + (1 - b2) * gradient[name].square() for name, v in state.second.items()}
+    moved = {
+        name: value + size * (first[name] / (1 - b1**t)) / ((second[name] / (1 - b2**t)).sqrt() + ADAM_EPSILON)
+        for name, value in state.variational.items()
+    }
+    return state._replace(variational=moved, first=first, second=second)
+
+
+def _mean(name: str) -> str:
+    return f"mean.{name}"
+
+
+def _rho(name: str) -> str:
+    return f"rho.{name}"

@@ -1,0 +1,69 @@
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shiftmatch.errors import InputError
+from shiftmatch.models import build
+from shiftmatch.samplers.density import log_posterior
+from shiftmatch.samplers.hmc import hmc
+from shiftmatch.samplers.params import params_of
+from shiftmatch.samplers.priors import gaussian
+from shiftmatch.samplers.sampling import sample
+
+
+def data(count: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(count, 1, 28, 28, generator=generator), torch.randint(10, (count,), generator=generator)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_the_gradient_in_pieces_is_that_of_one_plain_backward_pass(chunk: int) -> None:
+    model, (images, labels) = build("lenet").double(), data(20)
+    density = log_posterior(model, (images.double(), labels), prior=gaussian(100.0), temperature=0.5, chunk=chunk)
+    value, gradient = density.value_and_grad(params_of(model), torch.Generator())
+    log_likelihood = -functional.cross_entropy(model(images.double()), labels, reduction="sum")
+    expected = (log_likelihood - 50 * sum(p.square().sum() for p in model.parameters())) / 0.5
+    expected.backward()
+    torch.testing.assert_close(value, expected.detach())
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(gradient[name], parameter.grad)
+
+
+def test_minibatches_are_unbiased() -> None:
+    """Every minibatch of one, weighted, averages to the whole."""
+    model, (images, labels) = build("mlp", hidden=()), data(6)
+    params = params_of(model)
+    whole, _ = log_posterior(model, (images, labels)).value_and_grad(params, torch.Generator())
+    single = log_posterior(model, (images, labels), batch_size=1)
+    generator = torch.Generator().manual_seed(0)
+    values = {round(single.value_and_grad(params, generator)[0].item(), 6) for _ in range(100)}
+    assert len(values) == 6
+    assert sum(values) / 6 == pytest.approx(whole.item(), rel=1e-5)
+
+
+def test_hmc_on_bayesian_linear_regression_has_the_exact_posterior() -> None:
+    """y = x w + noise of variance 1, w ~ N(0, I): posterior N(S xᵀy, S), S = (xᵀx + I)⁻¹."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(15, 3, generator=generator).double()
+    y = torch.randn(15, 1, generator=generator).double()
+    model = nn.Linear(3, 1, bias=False).double()
+
+    def likelihood(outputs: Tensor, targets: Tensor) -> Tensor:
+        return -0.5 * (outputs - targets).square().sum()
+
+    density = log_posterior(model, (x, y), prior_scale=1.0, likelihood=likelihood)
+    sampler = hmc(density, step_size=0.1, trajectory=0.3)
+    draws = sample(sampler, model, draws=500, burn_in=20, generator=generator).params["weight"][:, 0]
+    covariance = torch.linalg.inv(x.T @ x + torch.eye(3))
+    error = (covariance.diagonal() / 150).sqrt()  # as if one draw in three were independent
+    assert ((draws.mean(0) - covariance @ x.T @ y[:, 0]).abs() < 4 * error).all()
+    torch.testing.assert_close(torch.cov(draws.T), covariance, rtol=0.35, atol=0.3 * covariance.diagonal().min().item())
+
+
+def test_impossible_data_are_refused() -> None:
+    model = nn.Linear(1, 2)
+    with pytest.raises(InputError, match="one target"):
+        log_posterior(model, (torch.zeros(3, 1), torch.zeros(2)))
+    with pytest.raises(InputError, match="batch_size=4"):
+        log_posterior(model, (torch.zeros(3, 1), torch.zeros(3)), batch_size=4)

@@ -11,7 +11,8 @@ torch.Size([100, 10])
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from shiftmatch import errors, models
+from shiftmatch import errors, models, samplers
+from shiftmatch.averaging import average
 from shiftmatch.core.covariance import (
     ChannelJoint,
     ChannelMoments,
@@ -24,6 +25,8 @@ from shiftmatch.core.covariance import (
 )
 from shiftmatch.core.linalg import Ridge
 from shiftmatch.core.moments import Moments
+from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.sampling import sample
 from shiftmatch.sites.batchnorm import adapt_batchnorm
 from shiftmatch.sites.matching import MatchedModel, fit, match
 from shiftmatch.sites.presets import Preset, paper
@@ -48,6 +51,7 @@ __all__ = [
     "Layout",
     "MatchedModel",
     "Moments",
+    "Posterior",
     "Preset",
     "Ridge",
     "Site",
@@ -57,6 +61,7 @@ __all__ = [
     "Statistics",
     "Tolerance",
     "adapt_batchnorm",
+    "average",
     "corrupt",
     "corruptions",
     "data",
@@ -65,6 +70,8 @@ __all__ = [
     "match",
     "models",
     "paper",
+    "sample",
+    "samplers",
     "sites",
     "stream",
     "suites",

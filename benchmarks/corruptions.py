@@ -9,7 +9,7 @@ from shiftmatch.corruptions import PAPER, corrupt
 from shiftmatch.provenance import save_result
 
 RESULT = Path(__file__).parents[1] / "results" / "corruption_speed.json"
-IMAGES, SEVERITY, THREADS = 10_000, 5, 2
+IMAGES, SEVERITY, THREADS = 10_000, 5, 1
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from shiftmatch.provenance import save_result
 
 RESULT = Path(__file__).parents[1] / "results" / "cifar10c_resnet20.json"
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406])[:, None, None], torch.tensor([0.229, 0.224, 0.225])[:, None, None]
-TRAIN, TEST, BATCH, SEVERITY, SEED = 4000, 2000, 2000, 5, 0
+TRAIN, TEST, BATCH, SEVERITY, SEED = 4000, 1000, 1000, 5, 0
 
 Scores = dict[str, dict[str, float]]
 

@@ -36,6 +36,14 @@ def test_neither_batch_nor_order_matters(suite: str, name: str) -> None:
     assert torch.equal(alone, whole[:4])
 
 
+@pytest.mark.parametrize("name", ["gaussian_noise", "glass_blur", "snow", "frost", "elastic_transform", "spatter"])
+def test_an_image_is_the_same_alone_and_among_a_thousand(name: str) -> None:
+    images = pictures(1000, 3, 32, 32)
+    whole = corrupt(images, name, severity=3)
+    for index in (0, 500, 999):
+        assert torch.equal(corrupt(images[index : index + 1], name, severity=3)[0], whole[index])
+
+
 @pytest.mark.parametrize(("suite", "name"), ALL)
 def test_the_seed_matters_where_there_is_randomness(suite: str, name: str) -> None:
     images = pictures(4, 1, 28, 28)

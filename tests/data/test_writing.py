@@ -122,3 +122,12 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(tmp_path: Path) -> No
     for folder in (out, undisturbed):
         write_corrupted("cifar10-c", folder, root=tmp_path, corruptions=TWO)
     assert contents(out) == contents(undisturbed)
+
+
+def test_one_or_four_workers_write_the_same_bytes(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, 600)
+    one, four = (
+        write_corrupted("cifar10-c", tmp_path / str(workers), root=tmp_path, corruptions=TWO, workers=workers)
+        for workers in (1, 4)
+    )
+    assert contents(one) == contents(four)

@@ -1,4 +1,4 @@
-"""ResNet-20 on our corruptions and on the published ones, severity 5, and statistics of both:
+"""ResNet-20 on our corruptions and on the published ones, and statistics of both.
 
 python -m benchmarks.corruption_fidelity
 """

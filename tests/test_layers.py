@@ -20,6 +20,8 @@ RANK: dict[str, float] = {
     "samplers": 2,
     "data": 2,
     "averaging": 3,
+    "members": 3,
+    "embedded": 3.5,
     "benchmark": 4,
     "report": 5,
     "experiments": 6,

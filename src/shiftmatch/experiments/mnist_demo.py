@@ -1,0 +1,147 @@
+"""The main job in small, on what ships with the package: five ways to meet MNIST-C, and what matching does."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from statistics import fmean
+from typing import Any, TypeVar
+
+import torch
+from rich.table import Table
+from torch import Tensor
+
+from shiftmatch import embedded
+from shiftmatch.averaging import Average, average
+from shiftmatch.core.distance import shift
+from shiftmatch.corruptions import corrupt
+from shiftmatch.corruptions.registry import names
+from shiftmatch.data.labelled import Labelled
+from shiftmatch.members import match_members
+from shiftmatch.progress import track
+from shiftmatch.report.demo_page import demo_page
+from shiftmatch.report.tables import accuracy_table
+from shiftmatch.shapes import Images, Pixels
+from shiftmatch.sites.matching import fit
+from shiftmatch.sites.statistics import Statistics
+
+SUITE = "mnist-c"
+CLEAN, MEAN = "clean", "mean"
+PLAIN, OURS = "HMC", "ShiftMatch"
+SHOWN = ("impulse_noise", "motion_blur", "stripe", "fog", "canny_edges")
+"""Corruptions that are looked at closely: noise, blur, an occlusion, weather, and one that changes everything."""
+
+PICTURES = 8
+"""Digits drawn of each."""
+
+BATCH = 1000
+"""Images that are matched together."""
+
+S = TypeVar("S", bound=Sequence[Any])
+
+Accuracy = dict[str, dict[str, float]]
+"""Corruption -> method -> share of images that are right."""
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the demo has measured."""
+
+    settings: dict[str, Any]
+    accuracy: Accuracy  # clean, each corruption, and the mean of the corruptions
+    pictures: dict[str, tuple[Pixels, Pixels]]  # corruption -> digits before and after matching at the input
+    shift: dict[str, dict[str, float]]  # corruption -> site -> how far its features have moved
+    seconds: float
+
+    def table(self) -> Table:
+        """The accuracies, for a terminal."""
+        title = f"MNIST-C, {self.settings['images']:,} digits: accuracy in %"
+        return accuracy_table(self.accuracy, title=title, last=MEAN)
+
+    def page(self) -> str:
+        """Everything, as one HTML page."""
+        settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        return demo_page(
+            accuracy=self.accuracy,
+            pictures=self.pictures,
+            shifts=self.shift,
+            baseline=PLAIN,
+            method=OURS,
+            mean=MEAN,
+            note=f"Measured here in {self.seconds:.0f} s: {settings}.",
+        )
+
+
+@dataclass(frozen=True)
+class MnistDemo:
+    """MNIST-C on the first `images` embedded digits, with about `draws` of each posterior, evenly spread.
+
+    >>> findings = MnistDemo(images=200, draws=1).run(show=False)
+    >>> sorted(findings.accuracy["mean"])
+    ['EmpCov', 'HMC', 'ShiftMatch', 'ensemble', 'test-time batchnorm']
+    """
+
+    images: int = 1000
+    draws: int = 10
+    seed: int = 0
+
+    def methods(self) -> dict[str, Average]:
+        """What is compared; the last two see the same HMC draws as the first."""
+        draws = {name: self.some(embedded.posterior(name).models()) for name in embedded.POSTERIORS}
+        matched = {
+            covariance: match_members(draws["gaussian"], self.some(embedded.statistics("gaussian", covariance)))
+            for covariance in embedded.COVARIANCES
+        }
+        return {
+            PLAIN: average(draws["gaussian"]),
+            "EmpCov": average(draws["empcov"]),
+            "ensemble": average(draws["ensemble"]),
+            "test-time batchnorm": average(matched["ChannelMoments"]),
+            OURS: average(matched["SpatialKronecker"]),
+        }
+
+    def run(self, *, show: bool = True) -> Findings:
+        """Measure everything; `show` says whether to show a progress bar."""
+        start, digits, methods = time.perf_counter(), embedded.images().first(self.images), self.methods()
+        accuracy: Accuracy = {}
+        for name in track((CLEAN, *names(SUITE)), "corrupting and predicting", show=show):
+            x = self.inputs(digits, name)
+            accuracy[name] = {method: _share_right(predict, x, digits.labels) for method, predict in methods.items()}
+        accuracy[MEAN] = {method: fmean(accuracy[name][method] for name in names(SUITE)) for method in methods}
+        statistics = embedded.statistics("gaussian")[-1]
+        closely = {name: self.inputs(digits, name) for name in (CLEAN, *SHOWN)}
+        pictures = {name: _before_and_after(x, statistics) for name, x in closely.items()}
+        moved = {name: dict(_shifts(x, statistics)) for name, x in closely.items()}
+        settings = asdict(self) | {"suite": SUITE, "network": "lenet"}
+        return Findings(settings, accuracy, pictures, moved, time.perf_counter() - start)
+
+    def some(self, members: S) -> S:
+        """So many of a sequence as there shall be draws, evenly spread."""
+        return members[:: ceil(len(members) / self.draws)]
+
+    def inputs(self, digits: Labelled, corruption: str) -> Images:
+        """The digits under a corruption, as the networks take them."""
+        pixels = digits.images[torch.arange(len(digits))]
+        if corruption != CLEAN:
+            pixels = corrupt(pixels, corruption, suite=SUITE, seed=self.seed)
+        return embedded.preprocess(pixels)
+
+
+def _share_right(predict: Average, x: Images, labels: Tensor) -> float:
+    probabilities = torch.cat([predict(batch) for batch in x.split(BATCH)])
+    return (probabilities.argmax(-1) == labels).double().mean().item()
+
+
+def _before_and_after(x: Images, statistics: Statistics) -> tuple[Pixels, Pixels]:
+    after = statistics["input"].match(x, weight=0.0)
+    before, after = (embedded.pixels(some[:PICTURES]) for some in (x, after))
+    return before, after
+
+
+def _shifts(x: Images, statistics: Statistics) -> Iterator[tuple[str, float]]:
+    """How far the features of the last draw are from its training features, site by site."""
+    network = embedded.posterior("gaussian").models()[-1]
+    here = fit(network, x, progress=False)
+    for name, entry in statistics.items():
+        views = zip(here[name].parts[0], entry.parts[0], strict=True)
+        yield name, fmean(shift(test, train) for test, train in views)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from shiftmatch import data, embedded
-from shiftmatch.core.covariance import STRUCTURES
+from shiftmatch.core.covariance import structure_named
 from shiftmatch.files import atomic_path
 from shiftmatch.members import fit_members
 
@@ -36,7 +36,7 @@ def write_statistics() -> None:
             path = embedded.statistics_file(name, covariance)
             note = f"pixels / 255, mean {embedded.MEAN}, std {embedded.STD}"
             fit_members(
-                embedded.posterior(name).models(), train, path, covariance=STRUCTURES[covariance](), note=note
+                embedded.posterior(name).models(), train, path, covariance=structure_named(covariance), note=note
             )
 
 

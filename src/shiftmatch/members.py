@@ -123,6 +123,11 @@ class MatchedMembers(Sequence[MatchedModel]):
     def __len__(self) -> int:
         return len(self.members)
 
+    def __iter__(self) -> Iterator[MatchedModel]:
+        # Unlike the inherited one, this holds no member while it builds the next.
+        for index in range(len(self)):
+            yield self[index]
+
     @overload
     def __getitem__(self, which: int) -> MatchedModel: ...
     @overload

@@ -1,11 +1,11 @@
 """The main job in small, on what ships with the package: five ways to meet MNIST-C, and what matching does."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import ceil
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from rich.table import Table
@@ -36,8 +36,6 @@ PICTURES = 8
 
 BATCH = 1000
 """Images that are matched together."""
-
-S = TypeVar("S", bound=Sequence[Any])
 
 Accuracy = dict[str, dict[str, float]]
 """Corruption -> method -> share of images that are right."""
@@ -87,10 +85,13 @@ class MnistDemo:
 
     def methods(self) -> dict[str, Average]:
         """What is compared; the last two see the same HMC draws as the first."""
-        draws = {name: self.some(embedded.posterior(name).models()) for name in embedded.POSTERIORS}
+        every = {
+            name: slice(None, None, ceil(len(embedded.posterior(name)) / self.draws)) for name in embedded.POSTERIORS
+        }
+        draws = {name: embedded.posterior(name).models()[every[name]] for name in embedded.POSTERIORS}
         matched = {
-            covariance: match_members(draws["gaussian"], self.some(embedded.statistics("gaussian", covariance)))
-            for covariance in embedded.COVARIANCES
+            kind: match_members(draws["gaussian"], embedded.statistics("gaussian", kind)[every["gaussian"]])
+            for kind in embedded.COVARIANCES
         }
         return {
             PLAIN: average(draws["gaussian"]),
@@ -114,10 +115,6 @@ class MnistDemo:
         moved = {name: dict(_shifts(x, statistics)) for name, x in closely.items()}
         settings = asdict(self) | {"suite": SUITE, "network": "lenet"}
         return Findings(settings, accuracy, pictures, moved, time.perf_counter() - start)
-
-    def some(self, members: S) -> S:
-        """So many of a sequence as there shall be draws, evenly spread."""
-        return members[:: ceil(len(members) / self.draws)]
 
     def inputs(self, digits: Labelled, corruption: str) -> Images:
         """The digits under a corruption, as the networks take them."""

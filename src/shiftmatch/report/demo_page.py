@@ -38,7 +38,7 @@ def demo_page(
     template = Template((files("shiftmatch.report") / "demo.html").read_text(encoding="utf-8"))
     return template.substitute(
         headline=escape(headline),
-        means=_bars({name: 100 * value for name, value in means.items()}, limit=100, digits=1),
+        means=_bars({name: 100 * value for name, value in means.items()}, limit=100.0, digits=1),
         table=_table(accuracy, last=mean),
         pictures="".join(_figure(name, *pair) for name, pair in pictures.items()),
         shifts=_all_shifts(shifts),

@@ -8,7 +8,7 @@ from shiftmatch.averaging import average
 from shiftmatch.errors import InputError
 from shiftmatch.inference import METHODS, Inference
 
-SETTINGS = {"hmc": {"step_size": 0.01}, "sgld": {"step_size": 0.3}, "sghmc": {"step_size": 0.03}}
+STEP = {"hmc": 0.01, "sgld": 0.3, "sghmc": 0.03, "ensemble": 0.1}
 
 
 @pytest.fixture
@@ -20,8 +20,7 @@ def data() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns(method: str, data: tuple[Tensor, Tensor]) -> None:
     torch.manual_seed(0)
-    knobs = {"step_size": 0.1} | SETTINGS.get(method, {})
-    how = Inference(method=method, draws=4, burn_in=6, steps=30, batch=50, trajectory=0.3, weight_decay=0.1, **knobs)
+    how = Inference(method, 4, 6, STEP[method], trajectory=0.3, steps=30, batch=50, weight_decay=0.1)
     network = nn.Linear(2, 2)
     posterior = how.run(network, data)
     assert len(posterior) == 4

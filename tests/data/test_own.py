@@ -41,7 +41,7 @@ def test_a_flat_folder_has_no_labels_and_may_be_read_in_grey(tmp_path: Path) -> 
 def test_arrays_are_read_whatever_their_axes(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 6, 7, 3), dtype=np.uint8)
     expected = torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255
-    arrays = {"last": pixels, "first": pixels.transpose(0, 3, 1, 2), "numbers": pixels / 255}
+    arrays: dict[str, np.ndarray] = {"last": pixels, "first": pixels.transpose(0, 3, 1, 2), "numbers": pixels / 255}
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)
         assert_close(open_images(tmp_path / f"{name}.npy", PLAIN).inputs(torch.arange(5)), expected)

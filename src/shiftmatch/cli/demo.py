@@ -15,7 +15,7 @@ def demo(
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page if there is a display.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON; write and open no page.")] = False,
     images: Annotated[int, typer.Option(min=100, max=2000, help="Digits to predict; fewer are quicker.")] = 1000,
-    draws: Annotated[int, typer.Option(min=1, max=20, help="Draws of each posterior; fewer are quicker.")] = 10,
+    draws: Annotated[int, typer.Option(min=1, max=20, help="Draws of each posterior; fewer are quicker.")] = 5,
     seed: Annotated[int, typer.Option(help="Fixes the corruptions.")] = 0,
 ) -> None:
     """Five ways to meet MNIST-C, compared in under a minute: a table, and a page with pictures.

@@ -21,4 +21,4 @@ def sites(
     from shiftmatch.sites.selection import sites as find
 
     found = find(open_network(network), example_of(shape), at="module" if everywhere else "pre-activation")
-    typer.echo(found.describe())
+    found.describe()

@@ -34,7 +34,7 @@ def demo_page(
     `accuracy` and `shifts` are tables by row and column; the headline compares `method` with `baseline`.
     """
     means = accuracy[mean]
-    headline = f"Corrupted digits: {_percent(means[baseline])} % right becomes {_percent(means[method])} %"
+    headline = f"Corrupted digits: {_percent(means[baseline])}\u00a0% right becomes {_percent(means[method])}\u00a0%"
     template = Template((files("shiftmatch.report") / "demo.html").read_text(encoding="utf-8"))
     return template.substitute(
         headline=escape(headline),

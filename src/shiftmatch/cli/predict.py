@@ -29,6 +29,8 @@ def predict(
 ) -> None:
     """Write image, label, probability and entropy to a CSV file; images are prepared as the statistics remember it.
 
+    Options for preparing the images, if there are any, take the place of what is remembered.
+
     Example: shiftmatch predict mynets:resnet photos/ --weights net.safetensors --statistics net.stats --out labels.csv
     """
     from shiftmatch.averaging import average
@@ -41,7 +43,7 @@ def predict(
     if statistics is not None:
         known = open_statistics(statistics, of_members=posterior is not None)
         members = match_members(members, known, prior=prior)
-        prepare = Preprocessing.from_note(known[0].note) or prepare
+        prepare = prepare.unless_remembered(known[0].note)
     images = open_images(data, prepare)
     predict_to_csv(average(members), images, out, batch=batch)
     typer.echo(f"The predictions for {len(images):,} images are in {out}")

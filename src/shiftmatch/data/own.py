@@ -54,6 +54,15 @@ class Preprocessing:
         mean, std = (torch.tensor(values, dtype=x.dtype)[:, None, None] for values in (self.mean, self.std))
         return (x - mean) / std
 
+    def unless_remembered(self, note: str) -> "Preprocessing":
+        """What a note remembers, unless this one says anything of its own.
+
+        >>> note = Preprocessing(size=28).note()
+        >>> Preprocessing().unless_remembered(note).size, Preprocessing(size=32).unless_remembered(note).size
+        (28, 32)
+        """
+        return (Preprocessing.from_note(note) or self) if self == Preprocessing() else self
+
     def note(self) -> str:
         """As text, to be kept with statistics."""
         return json.dumps({"preprocessing": asdict(self)})

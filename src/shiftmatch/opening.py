@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from shiftmatch.data.own import OwnImages
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 from shiftmatch.members import MemberStatistics
 from shiftmatch.models import Architecture, build
@@ -38,6 +39,20 @@ def open_members(name: str, weights: Path | None = None, posterior: Path | None 
     """The networks of a posterior, built when they are asked for; or one network alone."""
     network = open_network(name, weights)
     return [network] if posterior is None else Posterior.load(posterior).models(network)
+
+
+def check_takes(network: nn.Module, images: OwnImages) -> None:
+    """Try two images, so that a wrong size or number of channels is said in words before long work begins."""
+    few = images.inputs(torch.arange(min(2, len(images))))
+    try:
+        with torch.no_grad():
+            network(few)
+    except (RuntimeError, ValueError) as error:
+        shape = " × ".join(map(str, few.shape[1:]))
+        raise InputError(
+            f"The network does not take images of shape {shape}: {error}. Image files can be cut with --size and read "
+            f"in one channel with --grey."
+        ) from error
 
 
 def open_statistics(path: Path, *, of_members: bool) -> Sequence[Statistics]:

@@ -76,7 +76,16 @@ def test_fit_remembers_how_images_were_prepared(here: Path) -> None:
     assert max(gaps) < 1e-3, "matching is the identity on the training images themselves, if prepared alike"
 
 
-def test_sites_are_listed(here: Path) -> None:
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", ["fit", "predict", "sample"])
+def test_a_wrong_number_of_channels_is_said_in_words(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "nets_of_mine:net", "photos", "--out", "file"])
+    assert "does not take images of shape 3 × 8 × 8" in str(result.exception)
+    assert not Path("file").exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_sites_are_listed() -> None:
     assert "input" in run("sites", "nets_of_mine:net", "1x8x8").stdout
     assert len(run("sites", "nets_of_mine:net", "1x8x8", "--all").stdout.splitlines()) > 5
 

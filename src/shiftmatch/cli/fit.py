@@ -34,12 +34,13 @@ def fit(
     from shiftmatch.core.covariance import structure_named
     from shiftmatch.data.own import Preprocessing, open_images
     from shiftmatch.members import fit_members
-    from shiftmatch.opening import open_members
+    from shiftmatch.opening import check_takes, open_members
     from shiftmatch.sites.matching import fit as measure
 
     prepare = Preprocessing.of(mean, std, size=size, grey=grey)
     images = open_images(data, prepare)
     members = open_members(network, weights, posterior)
+    check_takes(members[0], images)
     structure, note, batches = structure_named(covariance), prepare.note(), images.batches(batch)
     if posterior is None:
         measure(members[0], batches, covariance=structure, note=note).save(out)

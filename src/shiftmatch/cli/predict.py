@@ -36,14 +36,13 @@ def predict(
     from shiftmatch.averaging import average
     from shiftmatch.data.own import Preprocessing, open_images
     from shiftmatch.members import match_members
-    from shiftmatch.opening import open_members, open_statistics
+    from shiftmatch.opening import check_takes, open_members, open_statistics
     from shiftmatch.prediction import predict_to_csv
 
-    members, prepare = open_members(network, weights, posterior), Preprocessing.of(mean, std, size=size, grey=grey)
-    if statistics is not None:
-        known = open_statistics(statistics, of_members=posterior is not None)
-        members = match_members(members, known, prior=prior)
-        prepare = prepare.unless_remembered(known[0].note)
-    images = open_images(data, prepare)
+    networks, prepare = open_members(network, weights, posterior), Preprocessing.of(mean, std, size=size, grey=grey)
+    known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
+    images = open_images(data, prepare.unless_remembered(known[0].note) if known else prepare)
+    check_takes(networks[0], images)
+    members = match_members(networks, known, prior=prior) if known else networks
     predict_to_csv(average(members), images, out, batch=batch)
     typer.echo(f"The predictions for {len(images):,} images are in {out}")

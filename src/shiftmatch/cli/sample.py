@@ -40,11 +40,12 @@ def sample(
     """
     from shiftmatch.data.own import Preprocessing, open_images
     from shiftmatch.inference import Inference
-    from shiftmatch.opening import architecture_named, open_network
+    from shiftmatch.opening import architecture_named, check_takes, open_network
 
     images = open_images(data, Preprocessing.of(mean, std, size=size, grey=grey))
     settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch, weight_decay, seed)
     start = open_network(network, weights, seed=seed)
+    check_takes(start, images)
     posterior = settings.run(start, images.training_data(), folder=folder, architecture=architecture_named(network))
     posterior.save(out)
     typer.echo(f"{len(posterior)} draws are in {out}")

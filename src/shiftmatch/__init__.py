@@ -25,6 +25,7 @@ from shiftmatch.core.covariance import (
 )
 from shiftmatch.core.linalg import Ridge
 from shiftmatch.core.moments import Moments
+from shiftmatch.members import MemberStatistics, fit_members, match_members
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import sample
 from shiftmatch.sites.batchnorm import adapt_batchnorm
@@ -50,6 +51,7 @@ __all__ = [
     "Kronecker",
     "Layout",
     "MatchedModel",
+    "MemberStatistics",
     "Moments",
     "Posterior",
     "Preset",
@@ -67,7 +69,9 @@ __all__ = [
     "data",
     "errors",
     "fit",
+    "fit_members",
     "match",
+    "match_members",
     "models",
     "paper",
     "sample",

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.core.linalg import Ridge
+from shiftmatch.errors import InputError
 from shiftmatch.shapes import Features
 
 JITTER = 1e-4
@@ -170,3 +171,14 @@ STRUCTURES: dict[str, type[Covariance]] = {
     for structure in (SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelMoments, Dense)
 }
 """Structures by name, as files and the command line call them."""
+
+
+def structure_named(name: str) -> Covariance:
+    """The structure of that name, with its usual tolerance.
+
+    >>> structure_named("ChannelMoments").one_shot
+    False
+    """
+    if name not in STRUCTURES:
+        raise InputError(f"There is no covariance {name!r}; choose one of {', '.join(STRUCTURES)}.")
+    return STRUCTURES[name]()

@@ -103,34 +103,47 @@ class Statistics(Mapping[str, SiteStatistics]):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one safetensors file, whole or not at all."""
-        tensors: dict[str, Tensor] = {}
-        for name, entry in self.sites.items():
-            for key, moments in _keyed(entry):
-                tensors[f"{name}|{key}|mean"] = moments.mean
-                tensors[f"{name}|{key}|scatter"] = pack(moments.scatter)
-        header = asdict(replace(self, sites={}))
-        header["sites"] = [_entry_to_json(entry) for entry in self.sites.values()]
-        header["versions"] = {"torch": torch.__version__, "shiftmatch": version("shiftmatch")}
-        save_tensors(path, tensors, kind=KIND, version=FORMAT, header=header)
+        save_tensors(path, self.tensors(), kind=KIND, version=FORMAT, header=self.header())
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "Statistics":
         """Read what `save` has written; a damaged or foreign file is refused."""
         tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
         try:
-            entries = [_entry_from_json(text, tensors) for text in header["sites"]]
-            return Statistics(
-                {entry.site.name: entry for entry in entries},
-                header["images"],
-                header["batchnorm"],
-                header["weights"],
-                {name: tuple(shape) for name, shape in header["inputs"].items()},
-                header["note"],
-            )
+            return Statistics.assemble(header, tensors)
         except (KeyError, TypeError, RuntimeError) as error:
             raise FileFormatError(
                 f"{path} lacks a part of its statistics ({error}). Fit and save them again."
             ) from error
+
+    def tensors(self, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+        """The numbers, as files keep them: symmetric matrices packed, in the given precision."""
+        found: dict[str, Tensor] = {}
+        for name, entry in self.sites.items():
+            for key, moments in _keyed(entry):
+                found[f"{name}|{key}|mean"] = moments.mean.to(dtype)
+                found[f"{name}|{key}|scatter"] = pack(moments.scatter).to(dtype)
+        return found
+
+    def header(self) -> dict[str, Any]:
+        """All but the numbers, as files keep it."""
+        header = asdict(replace(self, sites={}))
+        header["sites"] = [_entry_to_json(entry) for entry in self.sites.values()]
+        header["versions"] = {"torch": torch.__version__, "shiftmatch": version("shiftmatch")}
+        return header
+
+    @staticmethod
+    def assemble(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "Statistics":
+        """Statistics from their header and their numbers."""
+        entries = [_entry_from_json(text, tensors) for text in header["sites"]]
+        return Statistics(
+            {entry.site.name: entry for entry in entries},
+            header["images"],
+            header["batchnorm"],
+            header["weights"],
+            {name: tuple(shape) for name, shape in header["inputs"].items()},
+            header["note"],
+        )
 
     def describe(self) -> None:
         """Print the sites and what is known of them as a table."""
@@ -160,7 +173,7 @@ def _entry_to_json(entry: SiteStatistics) -> dict[str, Any]:
     return {"site": asdict(entry.site), "covariance": covariance, "counts": [[m.count for m in p] for p in entry.parts]}
 
 
-def _entry_from_json(text: dict[str, Any], tensors: dict[str, Tensor]) -> SiteStatistics:
+def _entry_from_json(text: dict[str, Any], tensors: Mapping[str, Tensor]) -> SiteStatistics:
     layout, name = text["site"]["layout"], text["site"]["name"]
     site = Site(
         name,
@@ -172,7 +185,7 @@ def _entry_from_json(text: dict[str, Any], tensors: dict[str, Tensor]) -> SiteSt
     covariance = STRUCTURES[text["covariance"]["kind"]](tolerance=Tolerance(**ridges))
 
     def moments(i: int, j: int, count: int) -> Moments:
-        mean, scatter = (tensors[f"{name}|{i}.{j}|{what}"] for what in ("mean", "scatter"))
+        mean, scatter = (tensors[f"{name}|{i}.{j}|{what}"].double() for what in ("mean", "scatter"))
         return Moments(count, mean, unpack(scatter, mean.shape[-2]))
 
     parts = tuple(tuple(moments(i, j, n) for j, n in enumerate(part)) for i, part in enumerate(text["counts"]))

@@ -1,0 +1,53 @@
+"""Write the images that ship with shiftmatch, and measure the statistics of the posteriors that ship with it.
+
+    python recipes/embedded.py
+
+Run it after recipes/mnist_lenet.py has written the posteriors to src/shiftmatch/embedded/. MNIST is read from the data
+folder (`shiftmatch data get mnist`). The same files give the same bytes.
+"""
+
+import numpy as np
+import torch
+
+from shiftmatch import data, embedded
+from shiftmatch.core.covariance import structure_named
+from shiftmatch.files import atomic_path
+from shiftmatch.members import fit_members
+
+TEST = 2000
+TRAIN = 5000
+"""The images that recipes/mnist_lenet.py trains on."""
+
+SITES = {"SpatialKronecker": ("input", "conv*"), "ChannelMoments": ("*",)}
+"""Each has the places that suit it best, judged by one HMC draw on corrupted training images (5,001 to 6,000) that no
+network was trained on: mean accuracy 80.2 % without and 78.9 % with the dense layers for the one, 76.9 % and 80.1 % for
+the other."""
+
+LIMIT = 12_000_000
+"""Bytes that may ship."""
+
+
+def write_images() -> None:
+    test = data.load("mnist", "test", limit=TEST)
+    pixels = test.images[torch.arange(TEST)][:, 0]
+    with atomic_path(embedded.IMAGES) as path, path.open("wb") as file:
+        np.savez_compressed(file, images=pixels.numpy(), labels=test.labels.numpy().astype(np.uint8))
+
+
+def write_statistics() -> None:
+    train = embedded.preprocess(data.load("mnist", "train").images[torch.arange(TRAIN)])
+    for name in embedded.POSTERIORS:
+        for covariance in embedded.COVARIANCES:
+            path = embedded.statistics_file(name, covariance)
+            note = f"pixels / 255, mean {embedded.MEAN}, std {embedded.STD}"
+            settings = {"covariance": structure_named(covariance), "sites": SITES[covariance], "note": note}
+            fit_members(embedded.posterior(name).models(), train, path, **settings)
+
+
+if __name__ == "__main__":
+    write_images()
+    write_statistics()
+    size = sum(file.stat().st_size for file in embedded.FOLDER.iterdir() if file.is_file())
+    print(f"{size:,} bytes in {embedded.FOLDER}")
+    if size > LIMIT:
+        raise SystemExit(f"That is more than the {LIMIT:,} bytes that may ship.")

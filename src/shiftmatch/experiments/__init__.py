@@ -1,0 +1,1 @@
+"""Experiments: each a value with a run that returns what it has measured."""

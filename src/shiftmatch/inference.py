@@ -1,0 +1,109 @@
+"""A posterior for a user's own network and data, with one set of knobs for all samplers."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftmatch.errors import InputError
+from shiftmatch.models import Architecture
+from shiftmatch.models.init import initialise
+from shiftmatch.samplers.density import LogPosterior, log_posterior
+from shiftmatch.samplers.ensemble import deep_ensemble
+from shiftmatch.samplers.hmc import hmc
+from shiftmatch.samplers.interface import Sampler
+from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.priors import gaussian
+from shiftmatch.samplers.sampling import sample
+from shiftmatch.samplers.sgld import sghmc, sgld
+
+ENSEMBLE = "ensemble"
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How a posterior is drawn.
+
+    `step_size` is HMC's first step, which is tuned in the burn-in; for the others it is the learning rate of the mean
+    loss. `steps` are the steps to a draw, of `batch` images each (HMC takes all images, for a time `trajectory`).
+    The prior of every parameter is N(0, 1 / weight_decay).
+
+    >>> data = torch.randn(20, 4), torch.arange(20) % 2
+    >>> len(Inference(method="sgld", draws=3, burn_in=1, steps=2, batch=5).run(nn.Linear(4, 2), data))
+    3
+    """
+
+    method: str = "hmc"
+    draws: int = 20
+    burn_in: int = 20
+    step_size: float = 1e-3
+    trajectory: float = 0.1
+    steps: int = 100
+    batch: int = 100
+    weight_decay: float = 100.0
+    seed: int = 0
+
+    def run(
+        self,
+        network: nn.Module,
+        data: tuple[Tensor, Tensor],
+        *,
+        folder: str | PathLike[str] | None = None,
+        architecture: Architecture | None = None,
+    ) -> Posterior:
+        """Draw, starting from the weights that `network` has; an ensemble's members start from weights of their own.
+
+        With a `folder`, a run that was killed goes on where it was.
+        """
+        generator = torch.Generator().manual_seed(self.seed)
+        if self.method == ENSEMBLE:
+            return deep_ensemble(
+                self.density(network, data, self.batch),
+                lambda own: initialise(copy.deepcopy(network), own),
+                members=self.draws,
+                step_size=self.step_size / len(data[0]),
+                steps=self.steps,
+                seed=self.seed,
+                architecture=architecture,
+            )
+        if self.method not in SAMPLERS:
+            raise InputError(f"There is no method {self.method!r}; choose {', '.join(METHODS)}.")
+        return sample(
+            SAMPLERS[self.method](self, network, data),
+            network,
+            draws=self.draws,
+            burn_in=self.burn_in,
+            thin=1 if self.method == "hmc" else self.steps,
+            generator=generator,
+            folder=folder,
+            architecture=architecture,
+        )
+
+    def density(self, network: nn.Module, data: tuple[Tensor, Tensor], batch: int | None) -> LogPosterior:
+        """The log posterior, of all the data or of minibatches."""
+        size = None if batch is None else min(batch, len(data[0]))
+        return log_posterior(network, data, prior=gaussian(self.weight_decay), batch_size=size)
+
+
+def _hmc(how: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
+    density = how.density(network, data, None)
+    return hmc(density, step_size=how.step_size, trajectory=how.trajectory, tune=how.burn_in)
+
+
+def _langevin(kind: Callable[..., Sampler[Any]]) -> Callable[..., Sampler[Any]]:
+    def build(how: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
+        return kind(how.density(network, data, how.batch), step_size=how.step_size / len(data[0]))
+
+    return build
+
+
+SAMPLERS: Mapping[str, Callable[[Inference, nn.Module, tuple[Tensor, Tensor]], Sampler[Any]]] = {
+    "hmc": _hmc,
+    "sgld": _langevin(sgld),
+    "sghmc": _langevin(sghmc),
+}
+METHODS = (*SAMPLERS, ENSEMBLE)

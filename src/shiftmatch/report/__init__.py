@@ -1,0 +1,1 @@
+"""Measurements in, pictures and pages out."""

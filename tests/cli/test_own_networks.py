@@ -1,0 +1,95 @@
+"""The commands for users' own networks and images, one after the other as a user would call them."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+import shiftmatch as sm
+from shiftmatch.cli import app
+from shiftmatch.opening import open_network
+
+NETWORK = """
+from torch import nn
+def net():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a network, its weights, and bright and dark pictures in class folders and in an array."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets_of_mine.py").write_text(NETWORK)
+    pixels = np.random.default_rng(0).integers(0, 100, (240, 8, 8), dtype=np.uint8)
+    pixels[120:] += 100
+    for number, image in enumerate(pixels):
+        kind = tmp_path / "photos" / ("dark" if number < 120 else "light")
+        kind.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(kind / f"{number:03d}.png")
+    np.savez(tmp_path / "photos.npz", images=pixels, labels=np.arange(240) // 120)
+    return tmp_path
+
+
+def run(*words: str) -> Any:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_sample_fit_and_predict_with_a_posterior(here: Path) -> None:
+    prepare = ["--mean", "0.4", "--std", "0.2"]
+    settings = ["--method", "sghmc", "--draws", "3", "--burn-in", "2", "--steps", "20", "--step-size", "0.1"]
+    run("sample", "nets_of_mine:net", "photos.npz", "--out", "p", "--weight-decay", "1", *settings, *prepare)
+    run("fit", "nets_of_mine:net", "photos.npz", "--posterior", "p", "--out", "stats", *prepare)
+    matched = ["--posterior", "p", "--statistics", "stats", "--out", "labels.csv"]
+    result = run("predict", "nets_of_mine:net", "photos.npz", *matched)
+    assert "240 images" in result.stdout
+    found = rows(here / "labels.csv")
+    assert [row["image"] for row in found] == [str(number) for number in range(240)]
+    assert np.mean([int(row["label"]) == number // 120 for number, row in enumerate(found)]) > 0.9
+    assert all(0.5 <= float(row["probability"]) <= 1 and 0 <= float(row["entropy"]) <= 0.7 for row in found)
+
+
+def test_fit_remembers_how_images_were_prepared(here: Path) -> None:
+    grey = ["--grey", "--size", "8", "--mean", "0.4", "--std", "0.2"]
+    save_file(open_network("nets_of_mine:net", seed=7).state_dict(), here / "net.safetensors")
+    weights = ["--weights", "net.safetensors"]
+    run("fit", "nets_of_mine:net", "photos", "--out", "stats", *weights, *grey)
+    assert sm.Statistics.load(here / "stats").images == 240
+    run("predict", "nets_of_mine:net", "photos", "--out", "matched.csv", "--statistics", "stats", *weights)
+    run("predict", "nets_of_mine:net", "photos", "--out", "plain.csv", *weights, *grey)
+    matched, plain = rows(here / "matched.csv"), rows(here / "plain.csv")
+    assert plain[0]["image"] == "dark/000.png"
+    assert {row["label"] for row in plain} <= {"dark", "light"}
+    gaps = [abs(float(a["probability"]) - float(b["probability"])) for a, b in zip(matched, plain, strict=True)]
+    assert max(gaps) < 1e-3, "matching is the identity on the training images themselves, if prepared alike"
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", ["fit", "predict", "sample"])
+def test_a_wrong_number_of_channels_is_said_in_words(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "nets_of_mine:net", "photos", "--out", "file"])
+    assert "does not take images of shape 3 × 8 × 8" in str(result.exception)
+    assert not Path("file").exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_sites_are_listed() -> None:
+    assert "input" in run("sites", "nets_of_mine:net", "1x8x8").stdout
+    assert len(run("sites", "nets_of_mine:net", "1x8x8", "--all").stdout.splitlines()) > 5
+
+
+@pytest.mark.parametrize("command", ["sites", "fit", "predict", "sample", "import-hmc"])
+def test_help_teaches(command: str) -> None:
+    assert len(run(command, "--help").stdout) > 500

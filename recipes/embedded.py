@@ -18,11 +18,6 @@ TEST = 2000
 TRAIN = 5000
 """The images that recipes/mnist_lenet.py trains on."""
 
-SITES = {"SpatialKronecker": ("input", "conv*"), "ChannelMoments": ("*",)}
-"""Each has the places that suit it best, judged by one HMC draw on corrupted training images (5,001 to 6,000) that no
-network was trained on: mean accuracy 80.2 % without and 78.9 % with the dense layers for the one, 76.9 % and 80.1 % for
-the other."""
-
 LIMIT = 12_000_000
 """Bytes that may ship."""
 
@@ -40,7 +35,7 @@ def write_statistics() -> None:
         for covariance in embedded.COVARIANCES:
             path = embedded.statistics_file(name, covariance)
             note = f"pixels / 255, mean {embedded.MEAN}, std {embedded.STD}"
-            settings = {"covariance": structure_named(covariance), "sites": SITES[covariance], "note": note}
+            settings = {"covariance": structure_named(covariance), "note": note}
             fit_members(embedded.posterior(name).models(), train, path, **settings)
 
 

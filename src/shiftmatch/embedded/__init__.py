@@ -64,11 +64,10 @@ def posterior(name: str = "gaussian") -> Posterior:
 def statistics(name: str = "gaussian", covariance: str = "SpatialKronecker") -> MemberStatistics:
     """The statistics of each draw on the images that it was trained on.
 
-    `covariance` is "SpatialKronecker", which ShiftMatch uses, at the input and the convolutions; or "ChannelMoments",
-    which is test-time batchnorm, at every site.
+    `covariance` is "SpatialKronecker", which ShiftMatch uses, or "ChannelMoments", which is test-time batchnorm.
 
     >>> list(statistics("ensemble")[0])
-    ['input', 'conv1', 'conv2']
+    ['input', 'conv1', 'conv2', 'dense1', 'dense2']
     """
     return MemberStatistics.load(statistics_file(name, covariance))
 

@@ -219,6 +219,10 @@ class TestBadInput:
         with pytest.raises(InputError, match="3 × 8 × 8.*" + " × ".join(map(str, shape))):
             robust(torch.zeros(200, *shape, dtype=torch.float64))
 
+    def test_the_network_cannot_run_on_them(self) -> None:
+        with pytest.raises(InputError, match=r"InPlaceNet does not run on inputs of shape \(1, 8, 8\)"):
+            sm.fit(ready(InPlaceNet), maps(20, 1, 8, 8), progress=False)
+
     def test_images_of_several_sizes(self) -> None:
         with pytest.raises(InputError, match="one size"):
             sm.fit(ready(InPlaceNet), [train_images(), maps(10, 3, 9, 9)], progress=False)

@@ -38,6 +38,11 @@ def test_what_is_loaded_is_what_was_saved(net: InPlaceNet, structure: type[Covar
                 assert_close(one.scatter, other.scatter, rtol=1e-13, atol=1e-13)
 
 
+def test_a_structure_may_be_named_by_its_class(net: InPlaceNet) -> None:
+    statistics = sm.fit(net, maps(50, 3, 4, 5), covariance=sm.Kronecker, progress=False)
+    assert all(entry.covariance == sm.Kronecker() for entry in statistics.values())
+
+
 def test_the_file_is_what_the_documentation_says(net: InPlaceNet, tmp_path: Path) -> None:
     sm.fit(net, maps(50, 3, 4, 5), progress=False).save(tmp_path / "net.safetensors")
     with safe_open(tmp_path / "net.safetensors", framework="pt") as file:

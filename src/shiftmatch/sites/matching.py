@@ -39,7 +39,7 @@ def fit(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    covariance: Covariance | None = None,
+    covariance: Covariance | type | None = None,
     batchnorm: str | None = None,
     sites: Sites | Choice | None = None,
     preset: str | Preset = "default",
@@ -49,7 +49,7 @@ def fit(
     """Measure the statistics of clean training data at every site: one pass, without labels or gradients.
 
     `batches` yields tensors or (inputs, labels) pairs, as a DataLoader does, or is one tensor of images; several
-    inputs are a tuple in the first place. `covariance` is a structure such as SpatialKronecker(); `batchnorm` is
+    inputs are a tuple in the first place. `covariance` is a structure such as Kronecker(), or its class; `batchnorm` is
     "eval" (running statistics) or "batch" (those of the batch); `sites` are chosen as in `shiftmatch.sites`.
     The model comes back unchanged.
 
@@ -178,10 +178,11 @@ def _lent(model: nn.Module, batchnorm: BatchNormMode, places: Iterable[Site], vi
         yield
 
 
-def _settled(preset: Preset, covariance: Covariance | None, batchnorm: str | None) -> Preset:
+def _settled(preset: Preset, covariance: Covariance | type | None, batchnorm: str | None) -> Preset:
     """The preset with what the user has said in its place."""
-    if covariance is not None:
-        preset = replace(preset, covariance=covariance, input_tolerance=covariance.tolerance)
+    structure = covariance() if isinstance(covariance, type) else covariance
+    if structure is not None:
+        preset = replace(preset, covariance=structure, input_tolerance=structure.tolerance)
     match batchnorm:
         case None:
             return preset

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor, nn
 
-from shiftmatch.errors import SiteError
+from shiftmatch.errors import InputError, SiteError
 from shiftmatch.sites.flow import Flow
 from shiftmatch.sites.hooks import borrowed, named_inputs
 from shiftmatch.sites.site import Layout, Site, Sites
@@ -41,12 +41,23 @@ def sites(
     """
     inputs = (example,) if isinstance(example, Tensor) else tuple(example)
     few = tuple(x[:EXAMPLE] for x in inputs)
-    with borrowed(model):
-        record = trace(model, named_inputs(model, few, {}), lambda: model(*few))
+    record = _watched(model, few)
     found = [_input_site(name, record.nodes[index]) for name, index in record.inputs.items()]
     if at != "input":
         found += _PLACES[at](record, len(few[0]))
     return Sites(tuple(found if choose is None else _chosen(found, choose, model)))
+
+
+def _watched(model: nn.Module, inputs: tuple[Tensor, ...]) -> Trace:
+    try:
+        with borrowed(model):
+            return trace(model, named_inputs(model, inputs, {}), lambda: model(*inputs))
+    except (RuntimeError, TypeError, ValueError) as error:
+        shapes = ", ".join(str(tuple(x.shape[1:])) for x in inputs)
+        raise InputError(
+            f"{type(model).__name__} does not run on inputs of shape {shapes}: {error}. "
+            "Pass batches as the network takes them: right channels and size, normalised, in floating point."
+        ) from error
 
 
 def _input_site(name: str, node: Node) -> Site:

@@ -166,9 +166,10 @@ def test_gradients_flow_through_features_not_through_moments() -> None:
     assert x.grad.isfinite().all()
 
 
-def test_autocast_does_not_reach_the_maths() -> None:
-    goal = measure(SpatialKronecker(), maps(50, 2, 3, 4))
-    x = maps(30, 2, 3, 4, seed=1).float()
+@EVERY_STRUCTURE
+def test_autocast_does_not_reach_the_maths(structure: Covariance) -> None:
+    train, x = maps(50, 2, 3, 4).float(), maps(60, 2, 3, 4, seed=1).float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = transport(x, SpatialKronecker(), goal)
-    assert_close(inside, transport(x, SpatialKronecker(), goal))
+        goal = measure(structure, train)
+        inside = transport(x, structure, goal)
+    assert_close(inside, transport(x, structure, measure(structure, train)))

@@ -81,6 +81,11 @@ def test_a_choice_of_nothing_lists_what_there_is(choice: object) -> None:
         sm.sites(InPlaceNet(), IMAGES, choice)  # type: ignore[arg-type]
 
 
+def test_a_network_without_features_to_match_is_refused() -> None:
+    with pytest.raises(SiteError, match="no place to match"):
+        sm.sites(nn.Embedding(5, 3), torch.zeros(4, 2, dtype=torch.long))
+
+
 def test_the_table_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     sm.sites(InPlaceNet(), IMAGES).describe()
     text = capsys.readouterr().out

@@ -1,6 +1,6 @@
 """The matching formula: x' = Σ_train^{1/2} Σ_test^{-1/2} (x − μ_test) + μ_train, one view after the other."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import prod
@@ -17,7 +17,7 @@ from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features
 
 PIECE = 64
-"""Images handled at once: the pieces stay in cache, and the float64 copies stay small."""
+"""Images handled at once, so that a piece stays in the processor's cache."""
 
 MOST_BYTES = 4 * 2**30
 """Covariances of one view that take more memory than this are refused rather than tried."""
@@ -55,12 +55,11 @@ def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, w
         return x
     views, pieces = structure.views(x.ndim), _pieces(x)
     fixed = list(_at_once([_measure(view, pieces) for view in views], train)) if structure.one_shot else []
-    with torch.autocast(x.device.type, enabled=False):
-        for i, view in enumerate(views):
-            test, goal = fixed[i] if fixed else (_measure(view, pieces), train[i])
-            scale, offset = _affine(test, goal, structure.tolerance, weight)
-            pieces = [_apply(view, scale, offset, piece) for piece in pieces]
-        return torch.cat(pieces).to(x.dtype)
+    for i, view in enumerate(views):
+        test, goal = fixed[i] if fixed else (_measure(view, pieces), train[i])
+        scale, offset = _affine(test, goal, structure.tolerance, weight)
+        pieces = [_apply(view, scale, offset, piece) for piece in pieces]
+    return torch.cat(pieces).to(x.dtype)
 
 
 def _affine(test: Moments, train: Moments, tolerance: Tolerance, weight: float) -> tuple[Tensor, Tensor]:
@@ -114,9 +113,15 @@ def _pieces(x: Features) -> list[Tensor]:
     return [piece.permute(order).contiguous().permute(inverse) for piece in x.split(PIECE)]
 
 
+def _full_precision(pieces: Sequence[Tensor]) -> torch.autocast:
+    """Products of matrices as they are, also where the user's network runs under autocast."""
+    return torch.autocast(pieces[0].device.type, enabled=False)
+
+
 @torch.no_grad()
-def _measure(view: View, pieces: Iterable[Tensor]) -> Moments:
-    moments = reduce(add, (Moments.of(view.open(piece)) for piece in pieces))
+def _measure(view: View, pieces: Sequence[Tensor]) -> Moments:
+    with _full_precision(pieces):
+        moments = reduce(add, (Moments.of(view.open(piece)) for piece in pieces))
     if not moments.is_finite():
         raise NonFiniteError("the features hold NaN or infinite values, so nothing can be measured; look at the input.")
     return moments
@@ -128,5 +133,8 @@ def _apply(view: View, scale: Tensor, offset: Tensor, piece: Tensor) -> Tensor:
     samples = view.open(piece)
     flat, bias = samples.flatten(-2), offset[..., None].expand_as(samples).flatten(-2)
     samples_lie_together = flat.stride(-1) == 1
-    moved = torch.baddbmm(bias, scale, flat) if samples_lie_together else torch.baddbmm(bias.mT, flat.mT, scale.mT).mT
+    with _full_precision([piece]):
+        moved = (
+            torch.baddbmm(bias, scale, flat) if samples_lie_together else torch.baddbmm(bias.mT, flat.mT, scale.mT).mT
+        )
     return view.close(moved.unflatten(-1, samples.shape[-2:]), piece)

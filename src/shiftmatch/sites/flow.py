@@ -7,42 +7,17 @@ from shiftmatch.sites.trace import Call, Node, Trace
 
 WEIGHTS = {"linear", *(f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3))}
 NORMS = {"batch_norm", "group_norm", "layer_norm", "instance_norm", "rms_norm", "local_response_norm"}
-NONLINEAR = {
-    *("relu", "relu6", "leaky_relu", "prelu", "rrelu", "elu", "selu", "celu", "gelu", "silu", "mish", "glu"),
-    *("hardswish", "hardtanh", "hardsigmoid", "sigmoid", "logsigmoid", "tanh", "tanhshrink", "softplus", "softsign"),
-    *("hardshrink", "softshrink", "threshold", "clamp", "clamp_min", "clip"),
-}
+NONLINEAR = set(
+    "relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu mish glu hardswish hardtanh hardsigmoid sigmoid "
+    "logsigmoid tanh tanhshrink softplus softsign hardshrink softshrink threshold clamp clamp_min clip".split()
+)
 GATES = {"sigmoid", "hardsigmoid", "softmax", "hardtanh", "clamp"}
 SUMS, PRODUCTS = {"add", "iadd", "radd"}, {"mul", "imul", "rmul"}
 BILINEAR = {"matmul", "rmatmul", "bmm", "baddbmm", "einsum", "scaled_dot_product_attention"}
-REARRANGING = {
-    *(
-        "permute",
-        "transpose",
-        "movedim",
-        "swapaxes",
-        "contiguous",
-        "flatten",
-        "unflatten",
-        "reshape",
-        "view",
-        "squeeze",
-    ),
-    *(
-        "unsqueeze",
-        "expand",
-        "expand_as",
-        "dropout",
-        "dropout2d",
-        "to",
-        "float",
-        "half",
-        "getitem",
-        "chunk",
-        "split",
-        "unbind",
-    ),
-}
+REARRANGING = set(
+    "permute transpose movedim swapaxes contiguous flatten unflatten reshape view squeeze unsqueeze expand expand_as "
+    "dropout dropout2d to float half getitem chunk split unbind".split()
+)
 
 
 class Flow:

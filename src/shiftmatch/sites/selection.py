@@ -45,6 +45,10 @@ def sites(
     found = [_input_site(name, record.nodes[index]) for name, index in record.inputs.items()]
     if at != "input":
         found += _PLACES[at](record, len(few[0]))
+    if not found:
+        raise SiteError(
+            f"{type(model).__name__} has no place to match: none of its inputs is a batch of floating-point features."
+        )
     return Sites(tuple(found if choose is None else _chosen(found, choose, model)))
 
 

@@ -17,6 +17,7 @@ from shiftmatch.benchmark.training import training_batches
 from shiftmatch.corruptions import PAPER
 from shiftmatch.data.own import Preprocessing
 from shiftmatch.errors import InputError
+from shiftmatch.metrics.registry import named
 from shiftmatch.opening import check_runs, open_members
 
 
@@ -46,6 +47,7 @@ class Comparison:
         """Prepare the methods and evaluate them; finished cells are kept in `folder`."""
         suite, prepare = self._open_suite(), Preprocessing.of(self.mean, self.std)
         methods = self._methods(fmean(prepare.std))
+        metrics = [named(metric)[1] for metric in self.metrics]
         members = open_members(self.network, self.weights, self.posterior)
         check_runs(members[0], prepare(suite.clean.images[torch.arange(min(2, len(suite)))]))
         batches = training_batches(suite, prepare, self.train_images, path=self.train)
@@ -58,7 +60,7 @@ class Comparison:
         return evaluate(
             predictors,
             suite,
-            self.metrics,
+            metrics,
             preprocess=prepare,
             batch=self.batch,
             stream=self.stream,

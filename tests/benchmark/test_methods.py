@@ -10,6 +10,7 @@ from shiftmatch.averaging import average
 from shiftmatch.benchmark.methods import METHODS, PRIOR, method_named, predictor
 from shiftmatch.core.covariance import ChannelMoments
 from shiftmatch.errors import InputError
+from shiftmatch.metrics import METRICS
 from shiftmatch.models import build
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.posterior import Posterior
@@ -51,6 +52,15 @@ def test_networks_without_batchnorm_are_taken_or_refused_in_words(name: str) -> 
             predictor(METHODS[name], network, TRAIN)
     else:
         assert_close(predictor(METHODS[name], network, TRAIN)(TEST).sum(-1), torch.ones(len(TEST)))
+
+
+@pytest.mark.parametrize("name", ["plain", "ShiftMatch", "Tent"])
+def test_a_network_in_training_mode_is_evaluated_and_stays_in_it(name: str) -> None:
+    network, resting = SmallBatchNormNet().train(), SmallBatchNormNet()
+    before = fingerprint(network)
+    assert_close(predictor(METHODS[name], network, TRAIN)(TEST), predictor(METHODS[name], resting, TRAIN)(TEST))
+    assert network.training
+    assert fingerprint(network) == before
 
 
 @pytest.mark.parametrize("name", ["ShiftMatch", "CORAL", "channel moments", "ShiftMatch: input only"])
@@ -98,6 +108,12 @@ def test_methods_are_found_by_name() -> None:
     assert method_named(" shiftmatch ") is METHODS["ShiftMatch"]
     with pytest.raises(InputError, match=r"no method 'shiftmatsch'; choose among plain, batchnorm"):
         method_named("shiftmatsch")
+
+
+def test_the_documentation_names_every_method() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert all(f"| `{method.name}` | {method.about} |" in page for method in METHODS.values())
+    assert all(f"| `{metric}` |" in page for metric in METRICS)
 
 
 def test_the_papers_floor_at_the_input_follows_the_pixels() -> None:

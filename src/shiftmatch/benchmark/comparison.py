@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from shiftmatch.benchmark.cells import UNFIT
-from shiftmatch.benchmark.evaluation import Predictor, evaluate
+from shiftmatch.benchmark.evaluation import evaluate
 from shiftmatch.benchmark.identity import identity
 from shiftmatch.benchmark.methods import METHODS, Method, method_named, predictor
+from shiftmatch.benchmark.predicting import Predictor
 from shiftmatch.benchmark.scores import Scores
 from shiftmatch.benchmark.suites import Suite, open_suite
 from shiftmatch.benchmark.training import training_batches

@@ -18,7 +18,7 @@ def compared(ours: dict[str, float], metric: str = "accuracy") -> Comparison:
 def test_the_headline_is_the_mean_over_the_corruptions_without_clean_images() -> None:
     found = compared({"clean": 0.91, "fog": 0.8, "snow": 0.70})
     assert (found.overall.before, found.overall.after) == (0.625, 0.75)
-    assert headline(found) == "ours raises accuracy on set-c from 62.5\u00a0% to 75.0\u00a0%"
+    assert headline(found) == "ours raises accuracy from 62.5\u00a0% to 75.0\u00a0% on set-c"
     assert scope(found) == "mean over 2 corruptions at severity 5"
 
 

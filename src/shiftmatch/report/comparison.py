@@ -84,7 +84,7 @@ def headline(found: Comparison) -> str:
     """The result in one line."""
     measure, change = found.grid.measure, found.overall
     figures = f"from {measure.show(change.before)} to {measure.show(change.after)}"
-    return f"{found.method} {_verb(change)} {measure.title} on {found.grid.data} {figures}"
+    return f"{found.method} {_verb(change)} {measure.title} {figures} on {found.grid.data}"
 
 
 def sentences(found: Comparison) -> list[str]:
@@ -117,7 +117,7 @@ def scope(found: Comparison) -> str:
         return "clean images"
     severities = sorted({cell.severity for cell in found.corrupted if cell.severity is not None})
     over = f"mean over {len(names)} corruptions" if len(names) > 1 else readable(names[0])
-    return over + (f" at severity {_enumerated(severities)}" if severities else "")
+    return over + (f" at {_enumerated(severities)}" if severities else "")
 
 
 def _change(before: float, after: float, better: int) -> Change:
@@ -142,6 +142,6 @@ def _from_to(found: Comparison, change: Change) -> str:
     return f"from {show(change.before)} to {show(change.after)}, {_judged(found, change)}"
 
 
-def _enumerated(numbers: Sequence[int]) -> str:
-    *first, last = map(str, numbers)
-    return f"{', '.join(first)} and {last}" if first else last
+def _enumerated(severities: Sequence[int]) -> str:
+    *first, last = map(str, severities)
+    return f"severities {', '.join(first)} and {last}" if first else f"severity {last}"

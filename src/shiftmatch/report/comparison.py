@@ -129,6 +129,8 @@ def _verb(change: Change) -> str:
 
 
 def _judged(found: Comparison, change: Change) -> str:
+    if change.gain == 0:
+        return "no better and no worse"
     size = found.grid.measure.show_gain(abs(change.gain)).lstrip("+")
     return f"{size} {'worse' if change.gain < 0 else 'better'}"
 
@@ -143,5 +145,9 @@ def _from_to(found: Comparison, change: Change) -> str:
 
 
 def _enumerated(severities: Sequence[int]) -> str:
-    *first, last = map(str, severities)
-    return f"severities {', '.join(first)} and {last}" if first else f"severity {last}"
+    *first, last = severities
+    if not first:
+        return f"severity {last}"
+    if len(first) > 1 and last - first[0] == len(first):
+        return f"severities {first[0]} to {last}"
+    return f"severities {', '.join(map(str, first))} and {last}"

@@ -90,7 +90,7 @@ _WHEN_USED = {
     "stream": "shiftmatch.benchmark.streams:stream",
     "suites": "shiftmatch.benchmark.suites",
 }
-"""Names whose modules need scipy, Pillow or Jinja: imported when they are used, so that importing shiftmatch stays quick."""
+"""Names whose modules need scipy, Pillow or Jinja: imported when used, so that importing shiftmatch stays quick."""
 
 
 def __getattr__(name: str) -> object:

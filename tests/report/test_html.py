@@ -109,6 +109,7 @@ def test_values_that_are_no_numbers_are_shown_as_such() -> None:
     )
     text = page(Scores([*scores, Score("third", "set-c", "fog", 5, "log_likelihood", float("nan"), 0)]))
     assert "−∞" in text
+    assert not re.search(r"[:\"](nan|-?inf)", text)
     assert ">–<" in text
 
 

@@ -12,6 +12,9 @@ from shiftmatch.cli.sample import sample
 from shiftmatch.cli.sites import sites
 from shiftmatch.errors import ShiftMatchError
 
+FOR_FIGURES = ("matplotlib", "pandas")
+"""Packages that only figures and tables need."""
+
 app = typer.Typer(name="shiftmatch", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 app.add_typer(data_app, name="data")
 for command in (sites, fit, predict, sample, import_hmc, corrupt, report):
@@ -29,4 +32,9 @@ def main() -> None:
         app()
     except ShiftMatchError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(1) from error
+    except ModuleNotFoundError as error:
+        if error.name not in FOR_FIGURES:
+            raise
+        typer.secho(f"error: this needs {error.name}: pip install 'shiftmatch[report]'", fg="red", err=True)
         raise SystemExit(1) from error

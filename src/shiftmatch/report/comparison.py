@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean
 from typing import NamedTuple
 
@@ -52,14 +53,22 @@ class Comparison:
         return sorted((cell for cell in self.corrupted if self.changes[cell].gain < 0), key=self._gain)
 
     @property
+    def loses(self) -> bool:
+        """Whether the method is worse than the baseline anywhere, clean images included."""
+        return any(change.gain < 0 for change in self.changes.values())
+
+    @property
     def best(self) -> Cell:
         return max(self.corrupted, key=self._gain)
 
     def gains(self) -> dict[str, float]:
-        """What is gained under each corruption and on clean images, on the mean over the severities, most first."""
+        """What is gained under each corruption and on clean images, on the mean over the severities, most first.
+
+        A gain that is no number, because a value is infinite, is left out.
+        """
         names = dict.fromkeys(cell.corruption for cell in self.changes)
         gains = {name: self.mean(cell for cell in self.changes if cell.corruption == name).gain for name in names}
-        return dict(sorted(gains.items(), key=lambda item: -item[1]))
+        return dict(sorted(((name, gain) for name, gain in gains.items() if isfinite(gain)), key=lambda item: -item[1]))
 
     def mean(self, cells: Iterable[Cell]) -> Change:
         changes = [self.changes[cell] for cell in cells]

@@ -38,9 +38,9 @@ from shiftmatch.sites.site import Layout, Site, Sites
 from shiftmatch.sites.statistics import Statistics
 
 if TYPE_CHECKING:
-    from shiftmatch import corruptions, data
     from shiftmatch.benchmark import methods, suites
     from shiftmatch.benchmark.evaluation import evaluate
+    from shiftmatch import corruptions, data, report
     from shiftmatch.benchmark.streams import stream
     from shiftmatch.corruptions import corrupt
 
@@ -82,6 +82,7 @@ __all__ = [
     "metrics",
     "models",
     "paper",
+    "report",
     "sample",
     "samplers",
     "sites",
@@ -95,10 +96,11 @@ _WHEN_USED = {
     "data": "shiftmatch.data",
     "evaluate": "shiftmatch.benchmark.evaluation:evaluate",
     "methods": "shiftmatch.benchmark.methods",
+    "report": "shiftmatch.report",
     "stream": "shiftmatch.benchmark.streams:stream",
     "suites": "shiftmatch.benchmark.suites",
 }
-"""Names whose modules need scipy and Pillow: imported when they are used, so that importing shiftmatch stays quick."""
+"""Names whose modules need scipy, Pillow or Jinja: imported when used, so that importing shiftmatch stays quick."""
 
 
 def __getattr__(name: str) -> object:

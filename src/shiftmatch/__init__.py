@@ -36,7 +36,7 @@ from shiftmatch.sites.site import Layout, Site, Sites
 from shiftmatch.sites.statistics import Statistics
 
 if TYPE_CHECKING:
-    from shiftmatch import corruptions, data
+    from shiftmatch import corruptions, data, report
     from shiftmatch.benchmark import suites
     from shiftmatch.benchmark.streams import stream
     from shiftmatch.corruptions import corrupt
@@ -74,6 +74,7 @@ __all__ = [
     "match_members",
     "models",
     "paper",
+    "report",
     "sample",
     "samplers",
     "sites",
@@ -85,6 +86,7 @@ _WHEN_USED = {
     "corrupt": "shiftmatch.corruptions:corrupt",
     "corruptions": "shiftmatch.corruptions",
     "data": "shiftmatch.data",
+    "report": "shiftmatch.report",
     "stream": "shiftmatch.benchmark.streams:stream",
     "suites": "shiftmatch.benchmark.suites",
 }

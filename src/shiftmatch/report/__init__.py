@@ -1,1 +1,6 @@
-"""Measurements in, pictures and pages out."""
+"""Scores in, pictures and pages out."""
+
+from shiftmatch.report.html import write_html
+from shiftmatch.report.markdown import write_markdown
+
+__all__ = ["write_html", "write_markdown"]

@@ -1,0 +1,96 @@
+// Sorting, filtering and choosing. Without scripts the page shows everything, one part after the other.
+"use strict";
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+const field = (id) => document.getElementById(id);
+const chosen = (id) => field(id)?.value ?? "";
+
+function showView() {
+  const wanted = location.hash.slice(1);
+  const views = all(".view");
+  const view = views.find((each) => each.id === wanted) ?? views[0];
+  for (const each of views) each.hidden = each !== view;
+  for (const each of all("section[data-data]:not(.view)")) each.hidden = each.dataset.data !== view.dataset.data;
+  if (field("view")) field("view").value = view.id;
+  filter();
+}
+
+function matches(element) {
+  const text = chosen("text").trim().toLowerCase().replaceAll("_", " ");
+  const name = element.dataset.corruption.toLowerCase().replaceAll("_", " ");
+  const group = groups.get(element.dataset.corruption);
+  return name.includes(text) && (!chosen("group") || !group || group === chosen("group"));
+}
+
+function filter() {
+  for (const element of all("[data-corruption]")) element.hidden = !matches(element);
+  for (const table of all(".heat-map")) {
+    const bodies = [...table.tBodies];
+    const one = bodies.find((body) => body.dataset.severity === chosen("severity")) ?? bodies[0];
+    for (const body of bodies) {
+      body.hidden = body !== one;
+      average(body);
+    }
+  }
+  const rows = all(".view:not([hidden]) tbody:not([hidden]) tr[data-corruption]");
+  field("shown").value = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
+}
+
+// The last row is the mean of the corruptions that are shown.
+function average(body) {
+  const mean = body.querySelector(".mean");
+  if (!mean) return;
+  const every = all('tr[data-corruption]:not([data-corruption="clean"])', body);
+  const rows = every.filter((row) => !row.hidden);
+  const partial = rows.length < every.length;
+  mean.querySelector(".count").textContent = partial ? ` of ${rows.length} shown` : "";
+  [...mean.cells].slice(1).forEach((cell, index) => {
+    cell.dataset.text ??= cell.textContent;
+    const values = rows.map((row) => row.cells[index + 1].dataset.value);
+    cell.textContent = partial ? meanText(values, body.closest(".view").dataset) : cell.dataset.text;
+  });
+}
+
+function meanText(values, { scale, digits }) {
+  if (!values.length || values.includes(undefined)) return "–";
+  const sum = values.reduce((total, value) => total + Number(value), 0);
+  return ((scale * sum) / values.length).toFixed(digits).replace("-", "−");
+}
+
+function sortBy(heading) {
+  const table = heading.closest("table");
+  const column = heading.cellIndex;
+  const next = { none: "descending", descending: "ascending", ascending: "none" };
+  const order = next[heading.getAttribute("aria-sort")];
+  for (const other of all("th", table.tHead)) other.setAttribute("aria-sort", "none");
+  heading.setAttribute("aria-sort", order);
+  const sign = { none: 0, ascending: 1, descending: -1 }[order];
+  for (const body of table.tBodies) {
+    const rows = all("tr[data-corruption]", body);
+    rows.forEach((row, index) => { row.dataset.place ??= index; });
+    rows.sort((a, b) => sign * compare(a.cells[column], b.cells[column]) || a.dataset.place - b.dataset.place);
+    body.append(...rows, ...all(".mean", body));
+  }
+}
+
+function compare(a, b) {
+  if (a.dataset.value === undefined || b.dataset.value === undefined) return a.textContent.localeCompare(b.textContent);
+  return a.dataset.value - b.dataset.value;
+}
+
+function makeSortable(heading) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.append(...heading.childNodes);
+  heading.append(button);
+  heading.setAttribute("aria-sort", "none");
+  button.addEventListener("click", () => sortBy(heading));
+}
+
+const groups = new Map(all("tr[data-corruption]").map((row) => [row.dataset.corruption, row.dataset.group]));
+all(".heat-map thead th").forEach(makeSortable);
+all(".controls, .enhanced").forEach((element) => { element.hidden = false; });
+field("view")?.addEventListener("change", () => { location.hash = chosen("view"); });
+for (const id of ["severity", "group", "text"]) field(id)?.addEventListener("input", filter);
+document.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
+addEventListener("hashchange", showView);
+showView();

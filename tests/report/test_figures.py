@@ -1,0 +1,64 @@
+from collections.abc import Callable
+
+import pytest
+from made_scores import METHODS, everything, table
+from matplotlib.figure import Figure
+
+from shiftmatch.benchmark.scores import Scores
+from shiftmatch.errors import InputError
+from shiftmatch.report import figures
+
+KINDS = (
+    figures.severity_curves,
+    figures.heat_map,
+    figures.gain_bars,
+    figures.reliability_diagram,
+    figures.layer_shift,
+)
+
+
+@pytest.mark.parametrize("plot", KINDS)
+@pytest.mark.parametrize("severities", [(1, 3, 5), (5,), (None,)])
+def test_every_kind_draws_any_severities(plot: Callable[[Scores], Figure], severities: tuple[int | None, ...]) -> None:
+    figure = plot(everything(severities=severities))
+    figure.canvas.draw()
+    assert figure.axes
+
+
+@pytest.mark.parametrize("plot", [figures.severity_curves, figures.heat_map])
+def test_one_method_is_enough_for_plots_that_do_not_compare(plot: Callable[[Scores], Figure]) -> None:
+    plot(table({"mine: $x^$": {"fog": 0.5}})).canvas.draw()
+
+
+def test_curves_have_the_means_of_the_scores() -> None:
+    scores = everything()
+    lines = {str(line.get_label()): line for line in figures.severity_curves(scores).axes[0].get_lines()}
+    assert set(lines) == set(METHODS)
+    own = [row.value for row in scores.where(method="plain", severity=5, metric="accuracy")]
+    assert list(lines["plain"].get_xdata()) == [0, 1, 3, 5]  # type: ignore[arg-type]
+    assert list(lines["plain"].get_ydata())[-1] == pytest.approx(100 * sum(own) / len(own))  # type: ignore[arg-type]
+
+
+def test_bars_are_gains_and_losses_have_another_colour() -> None:
+    figure = figures.gain_bars(table({"plain": {"fog": 0.5, "snow": 0.5}, "ShiftMatch": {"fog": 0.75, "snow": 0.25}}))
+    bars = {round(bar.get_width()): bar.get_facecolor() for bar in figure.axes[0].patches}  # type: ignore[attr-defined]
+    assert set(bars) == {25, -25}
+    assert len(set(bars.values())) == 2
+
+
+def test_the_worst_cells_have_frames() -> None:
+    assert len(figures.heat_map(everything()).axes[0].patches) == len(METHODS)
+
+
+def test_what_cannot_be_drawn_is_an_error_that_says_what_to_do() -> None:
+    two = everything() + everything(data="other")
+    with pytest.raises(InputError, match=r"scores\.where\(data="):
+        figures.heat_map(two)
+    with pytest.raises(InputError, match="no metric 'brier'; they have accuracy"):
+        figures.severity_curves(everything(), metric="brier")
+    with pytest.raises(InputError, match="name two of them"):
+        figures.gain_bars(everything(), method="nobody")
+    with pytest.raises(InputError, match="no reliability curves"):
+        figures.reliability_diagram(table({"plain": {"fog": 0.5}}))
+    with pytest.raises(InputError, match="no shifts"):
+        figures.layer_shift(table({"plain": {"fog": 0.5}}))

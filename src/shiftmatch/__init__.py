@@ -11,9 +11,11 @@ torch.Size([100, 10])
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from shiftmatch import errors, models, samplers
+from shiftmatch import errors, metrics, models, samplers
 from shiftmatch.averaging import average
+from shiftmatch.benchmark.scores import Scores
 from shiftmatch.core.covariance import (
+    ChannelCovariance,
     ChannelJoint,
     ChannelMoments,
     Covariance,
@@ -37,13 +39,15 @@ from shiftmatch.sites.statistics import Statistics
 
 if TYPE_CHECKING:
     from shiftmatch import corruptions, data, report
-    from shiftmatch.benchmark import suites
+    from shiftmatch.benchmark import methods, suites
+    from shiftmatch.benchmark.evaluation import evaluate
     from shiftmatch.benchmark.streams import stream
     from shiftmatch.corruptions import corrupt
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChannelCovariance",
     "ChannelJoint",
     "ChannelMoments",
     "Covariance",
@@ -56,6 +60,7 @@ __all__ = [
     "Posterior",
     "Preset",
     "Ridge",
+    "Scores",
     "Site",
     "Sites",
     "SpatialFull",
@@ -68,10 +73,13 @@ __all__ = [
     "corruptions",
     "data",
     "errors",
+    "evaluate",
     "fit",
     "fit_members",
     "match",
     "match_members",
+    "methods",
+    "metrics",
     "models",
     "paper",
     "report",
@@ -86,6 +94,8 @@ _WHEN_USED = {
     "corrupt": "shiftmatch.corruptions:corrupt",
     "corruptions": "shiftmatch.corruptions",
     "data": "shiftmatch.data",
+    "evaluate": "shiftmatch.benchmark.evaluation:evaluate",
+    "methods": "shiftmatch.benchmark.methods",
     "report": "shiftmatch.report",
     "stream": "shiftmatch.benchmark.streams:stream",
     "suites": "shiftmatch.benchmark.suites",

@@ -11,12 +11,21 @@ from shiftmatch.files import atomic_path
 PACKAGES = ("shiftmatch", "torch", "numpy", "scipy", "pillow")
 
 
+def versions() -> dict[str, str]:
+    """The versions of what determines results.
+
+    >>> list(versions())
+    ['shiftmatch', 'torch', 'numpy', 'scipy', 'pillow']
+    """
+    return {package: version(package) for package in PACKAGES}
+
+
 def save_result(path: str | PathLike[str], *, command: str, settings: Mapping[str, Any], result: Any) -> None:
     """Write a result as JSON with the command, the settings and the versions behind it."""
     record = {
         "command": command,
         "settings": dict(settings),
-        "versions": {package: version(package) for package in PACKAGES},
+        "versions": versions(),
         "result": result,
     }
     with atomic_path(path) as temporary:

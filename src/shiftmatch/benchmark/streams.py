@@ -43,7 +43,7 @@ class Stream:
         for start in range(0, len(self.index), self.batch):
             places = slice(start, start + self.batch)
             index = self.index[places]
-            yield _gather(self.suite, index, self.cells[places]), self.suite.labels[index]
+            yield gather(self.suite, index, self.cells[places]), self.suite.labels[index]
 
 
 def stream(
@@ -147,7 +147,7 @@ def _rising_and_falling(corruptions: Sequence[str], severities: Sequence[Severit
     return [phases[place * len(phases) // places] for place in range(places)]
 
 
-def _gather(suite: Suite, index: Int64[Tensor, "b"], cells: Sequence[Cell]) -> Pixels:
+def gather(suite: Suite, index: Int64[Tensor, "b"], cells: Sequence[Cell]) -> Pixels:
     """The images of a batch, fetched cell by cell and put back in their places."""
     places = {cell: [place for place, other in enumerate(cells) if other == cell] for cell in dict.fromkeys(cells)}
     images = [_fetch(suite, cell, index[at]) for cell, at in places.items()]

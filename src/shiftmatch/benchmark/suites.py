@@ -63,6 +63,13 @@ class Suite:
             parts.append(f"{_listed(made, self.corruptions)}: made from {self.clean.name} with seed {self.seed}{frost}")
         return "; ".join(parts)
 
+    def origin(self, corruption: str) -> str:
+        """Where the images of one corruption come from, in words that hold on every machine."""
+        if corruption in self.stored:
+            return _writer(data_folder(self.root) / published(self.name).folder).partition(" in ")[0]
+        frost = f" and frost {frost_source(frost_folder(self.root))}" if corruption == "frost" else ""
+        return f"made from {self.clean.name} with seed {self.seed}{frost.partition(' in ')[0]}"
+
     def images(self, corruption: str, severity: Severity, index: Int64[Tensor, "b"] | None = None) -> Pixels:
         """The images (or those at `index`) under a corruption at a severity, in the order of the clean set.
 

@@ -156,6 +156,18 @@ class ChannelMoments:
 
 @final
 @dataclass(frozen=True)
+class ChannelCovariance:
+    """One C × C covariance over the channels, with every pixel a sample: what CORAL matches."""
+
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    one_shot = False
+
+    def views(self, ndim: int) -> tuple[View, ...]:
+        return _DENSE
+
+
+@final
+@dataclass(frozen=True)
 class Dense:
     """One covariance over all features, space included: exact, and affordable only where features are few."""
 
@@ -168,7 +180,7 @@ class Dense:
 
 STRUCTURES: dict[str, type[Covariance]] = {
     structure.__name__: structure
-    for structure in (SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelMoments, Dense)
+    for structure in (SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelMoments, ChannelCovariance, Dense)
 }
 """Structures by name, as files and the command line call them."""
 

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import ceil
 from statistics import fmean
@@ -22,6 +21,7 @@ from shiftmatch.core.distance import shift
 from shiftmatch.corruptions import corrupt
 from shiftmatch.corruptions.registry import names
 from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.workers import one_thread
 from shiftmatch.members import match_members
 from shiftmatch.progress import track
 from shiftmatch.report.demo_page import demo_page
@@ -77,17 +77,6 @@ class Findings:
         )
 
 
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let torch work in the threads that are there: its own wait by spinning, which on a busy machine takes minutes."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @dataclass(frozen=True)
 class MnistDemo:
     """MNIST-C on the first `images` embedded digits, with about `draws` of each posterior, evenly spread.
@@ -119,7 +108,7 @@ class MnistDemo:
             OURS: average(matched["SpatialKronecker"]),
         }
 
-    @_one_thread_each()
+    @one_thread()  # torch's own wait by spinning, which on a busy machine takes minutes
     def run(self, *, show: bool = True) -> Findings:
         """Measure everything; `show` says whether to show a progress bar."""
         start, digits, methods = time.perf_counter(), embedded.images().first(self.images), self.methods()

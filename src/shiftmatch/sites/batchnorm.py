@@ -22,7 +22,7 @@ def adapt_batchnorm(model: nn.Module, *, prior: float | int = 0) -> "BatchNormMo
     tensor([[-1.],
             [ 1.]])
     """
-    if not any(_has_source_statistics(module) for module in model.modules()):
+    if not any(map(has_source_statistics, model.modules())):
         raise InputError(
             f"{type(model).__name__} has no BatchNorm layer with running statistics. "
             "Match its channel moments instead: shiftmatch.fit(model, batches, covariance=shiftmatch.ChannelMoments())."
@@ -48,7 +48,7 @@ class BatchNormModel(nn.Module):
 def batch_statistics(model: nn.Module, *, prior: float | int = 0) -> Iterator[None]:
     """Lend every BatchNorm layer the statistics of what it sees, in place of its running ones, and take them back."""
     with ExitStack() as stack:
-        for module in filter(_has_source_statistics, model.modules()):
+        for module in filter(has_source_statistics, model.modules()):
             mean, var = module._buffers["running_mean"], module._buffers["running_var"]
             stack.callback(_set_statistics, module, mean, var)
             stack.enter_context(module.register_forward_pre_hook(_lend_batch_statistics(mean, var, prior)))
@@ -57,18 +57,32 @@ def batch_statistics(model: nn.Module, *, prior: float | int = 0) -> Iterator[No
 
 def _lend_batch_statistics(mean: Any, var: Any, prior: float | int) -> Callable[..., None]:
     def hook(module: nn.Module, args: tuple[Tensor, ...]) -> None:
-        x = args[0]
-        axes = [axis for axis in range(x.ndim) if axis != 1]
-        batch_var, batch_mean = torch.var_mean(x.detach().to(mean.dtype), dim=axes, correction=0)
-        weight = prior / (prior + len(x))
+        batch_mean, batch_var = batch_mean_and_var(args[0].to(mean.dtype))
+        weight = prior / (prior + len(args[0]))
         _set_statistics(module, torch.lerp(batch_mean, mean, weight), torch.lerp(batch_var, var, weight))
 
     return hook
+
+
+def batch_mean_and_var(x: Tensor) -> tuple[Tensor, Tensor]:
+    """What a BatchNorm layer measures of a batch: mean and variance of each channel, without gradients.
+
+    >>> batch_mean_and_var(torch.tensor([[10.0], [30.0]]))
+    (tensor([20.]), tensor([100.]))
+    """
+    axes = [axis for axis in range(x.ndim) if axis != 1]
+    var, mean = torch.var_mean(x.detach(), dim=axes, correction=0)
+    return mean, var
 
 
 def _set_statistics(module: nn.Module, mean: Tensor | None, var: Tensor | None) -> None:
     module._buffers["running_mean"], module._buffers["running_var"] = mean, var
 
 
-def _has_source_statistics(module: nn.Module) -> bool:
+def has_source_statistics(module: nn.Module) -> bool:
+    """Whether this is a BatchNorm layer that remembers the statistics of its training data.
+
+    >>> has_source_statistics(nn.BatchNorm2d(3)), has_source_statistics(nn.GroupNorm(1, 3))
+    (True, False)
+    """
     return isinstance(module, _BatchNorm) and module.running_mean is not None

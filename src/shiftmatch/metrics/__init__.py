@@ -1,0 +1,27 @@
+"""Metrics: probabilities and labels in, numbers out."""
+
+from shiftmatch.metrics.calibration import calibration_error, calibration_error_equal_count, reliability
+from shiftmatch.metrics.detection import auroc, fpr95, maximum_probability
+from shiftmatch.metrics.registry import METRICS, Metric
+from shiftmatch.metrics.robustness import mean_corruption_error
+from shiftmatch.metrics.scoring import accuracy, brier, confidence, log_likelihood
+from shiftmatch.metrics.selective import aurc, risk_at_coverage, risk_coverage
+
+__all__ = [
+    "METRICS",
+    "Metric",
+    "accuracy",
+    "aurc",
+    "auroc",
+    "brier",
+    "calibration_error",
+    "calibration_error_equal_count",
+    "confidence",
+    "fpr95",
+    "log_likelihood",
+    "maximum_probability",
+    "mean_corruption_error",
+    "reliability",
+    "risk_at_coverage",
+    "risk_coverage",
+]

@@ -43,16 +43,18 @@ def open_members(name: str, weights: Path | None = None, posterior: Path | None 
 
 def check_takes(network: nn.Module, images: OwnImages) -> None:
     """Try two images, so that a wrong size or number of channels is said in words before long work begins."""
-    few = images.inputs(torch.arange(min(2, len(images))))
+    advice = "Image files can be cut with --size and read in one channel with --grey."
+    check_runs(network, images.inputs(torch.arange(min(2, len(images)))), advice)
+
+
+def check_runs(network: nn.Module, few: Tensor, advice: str = "") -> None:
+    """Try a few inputs, and say in words if the network does not take them."""
     try:
         with torch.no_grad():
             network(few)
     except (RuntimeError, ValueError) as error:
         shape = " × ".join(map(str, few.shape[1:]))
-        raise InputError(
-            f"The network does not take images of shape {shape}: {error}. Image files can be cut with --size and read "
-            f"in one channel with --grey."
-        ) from error
+        raise InputError(f"The network does not take images of shape {shape}: {error}. {advice}".strip()) from error
 
 
 def open_statistics(path: Path, *, of_members: bool) -> Sequence[Statistics]:

@@ -101,7 +101,7 @@ def matching(*, at: Place = "pre-activation", prior: float | int = 0, **settings
     """Match features to those of the training data; `settings` are those of `fit`."""
 
     def prepare(members: Sequence[nn.Module], batches: Batches, path: Path | None) -> Sequence[nn.Module]:
-        known = settings | {"note": identity(list(batches))}
+        known = settings | {"note": identity(batches)}
         if path is not None:
             places = sites(members[0], batches[0], at=at)
             return match_members(members, fit_members(members, batches, path, sites=places, **known), prior=prior)

@@ -4,6 +4,7 @@ import typer
 
 from shiftmatch.cli.corrupt import corrupt
 from shiftmatch.cli.data import app as data_app
+from shiftmatch.cli.evaluate import evaluate
 from shiftmatch.cli.fit import fit
 from shiftmatch.cli.import_hmc import import_hmc
 from shiftmatch.cli.predict import predict
@@ -15,7 +16,7 @@ from shiftmatch.errors import ShiftMatchError
 
 app = typer.Typer(name="shiftmatch", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 app.add_typer(data_app, name="data")
-for command in (sites, fit, predict, sample, import_hmc, corrupt, report, reproduce):
+for command in (sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce):
     app.command()(command)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, final, overload
 
+import torch
 from torch import Tensor, nn
 
 from shiftmatch.averaging import Average, average
@@ -13,7 +14,7 @@ from shiftmatch.benchmark.adapting import Adapting, Begin, running_batchnorm, sc
 from shiftmatch.benchmark.identity import identity
 from shiftmatch.core.covariance import ChannelCovariance, ChannelJoint, ChannelMoments, Kronecker, SpatialFull
 from shiftmatch.errors import InputError
-from shiftmatch.members import fit_members, match_members
+from shiftmatch.members import MemberStatistics, fit_members, match_members
 from shiftmatch.progress import track
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.sites.batchnorm import adapt_batchnorm, has_source_statistics
@@ -26,6 +27,9 @@ Batches: TypeAlias = Sequence[Tensor]
 
 Prepare: TypeAlias = Callable[[Sequence[nn.Module], Batches, Path | None], Sequence[nn.Module]]
 """The members of an ensemble, each made robust; what is measured of them may be kept in a file."""
+
+PIECE = 100
+"""Images that a plain network takes at a time."""
 
 PRIOR = 128
 """Images that the training statistics count for in the weighted variant: α = 128 / (128 + n) in batches of n."""
@@ -103,8 +107,11 @@ def matching(*, at: Place = "pre-activation", prior: float | int = 0, **settings
     def prepare(members: Sequence[nn.Module], batches: Batches, path: Path | None) -> Sequence[nn.Module]:
         known = settings | {"note": identity(batches)}
         if path is not None:
+            kept = _measured_before(path, known["note"], len(members))
             places = sites(members[0], batches[0], at=at)
-            return match_members(members, fit_members(members, batches, path, sites=places, **known), prior=prior)
+            return match_members(
+                members, kept or fit_members(members, batches, path, sites=places, **known), prior=prior
+            )
         show = track(members, "measuring statistics", show=len(members) > 1)
         alone = len(members) == 1
         fitted = [
@@ -113,6 +120,14 @@ def matching(*, at: Place = "pre-activation", prior: float | int = 0, **settings
         return match_members(members, fitted, prior=prior)
 
     return prepare
+
+
+def _measured_before(path: Path, note: str, members: int) -> MemberStatistics | None:
+    """What the file holds, if it was measured on the same images; whether on the same networks, `match` checks."""
+    if not path.exists():
+        return None
+    kept = MemberStatistics.load(path)
+    return kept if kept.header["note"] == note and len(kept) == members else None
 
 
 def wrapping(wrap: Callable[[nn.Module], nn.Module]) -> Prepare:
@@ -180,8 +195,16 @@ class Wrapped(Sequence[nn.Module]):
         return self.wrap(self.members[which])
 
 
-def _as_it_is(network: nn.Module) -> nn.Module:
-    return network.eval()
+class InPieces(nn.Module):
+    """A network as it is. It takes large batches in pieces that stay in the cache: up to three times as fast on CPU."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the network says of each image; no image changes what it says of another."""
+        return torch.cat([self.model(piece) for piece in x.split(PIECE)])
 
 
 PAPER_SETTING = "ShiftMatch (paper)"
@@ -199,7 +222,7 @@ def _registry(methods: Iterable[Method]) -> dict[str, Method]:
 
 METHODS = _registry(
     [
-        Method("plain", "the network as it is", wrapping(_as_it_is)),
+        Method("plain", "the network as it is", wrapping(InPieces)),
         Method("batchnorm", "BatchNorm on the batch's statistics; without BatchNorm, channel moments", batchnorm()),
         Method("batchnorm-prior", f"the same, training statistics count for {PRIOR} images", batchnorm(prior=PRIOR)),
         Method(

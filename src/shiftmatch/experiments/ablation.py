@@ -8,6 +8,7 @@ from shiftmatch.experiments.cifar import MATCHED, PLAIN, CifarSetting, Combinati
 from shiftmatch.experiments.claims import beats
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
 from shiftmatch.experiments.networks import HMC
+from shiftmatch.report.figures import severity_curves
 
 INPUT, AFTER, FULL, JOINT, ONE_SHOT = VARIANTS = (
     "ShiftMatch: input only",
@@ -25,17 +26,16 @@ class Ablation:
 
     setting: CifarSetting = field(default_factory=CifarSetting)
     kind: str = HMC
+    variants: tuple[str, ...] = VARIANTS
 
     def run(self, data: Root, folder: Path) -> Scores:
         """Score them all."""
         return self.setting.evaluate(
-            [Combination(self.kind, name) for name in (PLAIN, MATCHED, *VARIANTS)], data, folder
+            [Combination(self.kind, name) for name in (PLAIN, MATCHED, *self.variants)], data, folder
         )
 
     def plot(self, scores: Scores) -> Figures:
         """Lines against severity."""
-        from shiftmatch.report.figures import severity_curves
-
         return {"accuracy": severity_curves(scores, baseline=self.kind, method=self._name(MATCHED))}
 
     def compare(self, scores: Scores) -> list[Comparison]:

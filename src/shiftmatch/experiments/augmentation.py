@@ -8,6 +8,7 @@ from shiftmatch.benchmark.scores import Scores
 from shiftmatch.experiments.claims import beats, holds, mean
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
 from shiftmatch.experiments.released import ReleasedSetting
+from shiftmatch.report.figures import gain_bars, heat_map, severity_curves
 
 METRICS = ("accuracy", "log_likelihood", "ece")
 PLAIN, BATCHNORM, MATCHED, BOTH, PAPER = (
@@ -43,8 +44,6 @@ class Augmentation:
 
     def plot(self, scores: Scores) -> Figures:
         """For each network, lines against severity, a heat map and the gain under each corruption."""
-        from shiftmatch.report.figures import gain_bars, heat_map, severity_curves
-
         drawn = {"severity": severity_curves, "heat-map": heat_map, "gains": gain_bars}
         return {
             f"{name.split()[0]}-{kind}": draw(scores.where(data=name))
@@ -75,8 +74,6 @@ class WithBatchNorm:
 
     def plot(self, scores: Scores) -> Figures:
         """Lines against severity, for each network."""
-        from shiftmatch.report.figures import severity_curves
-
         return {name.split()[0]: severity_curves(scores.where(data=name)) for name in scores.values("data")}
 
     def compare(self, scores: Scores) -> list[Comparison]:

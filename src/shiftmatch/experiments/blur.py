@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from shiftmatch.benchmark.scores import Score, Scores
@@ -16,9 +16,6 @@ from shiftmatch.experiments.experiment import Comparison, Figures, Root
 from shiftmatch.provenance import versions
 from shiftmatch.shapes import Images
 from shiftmatch.sites.matching import fit, match
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BLURRED, MATCHED = "blurred", "ShiftMatch"
 ERROR = "relative_error"
@@ -55,8 +52,6 @@ class UndoneBlur:
 
     def plot(self, scores: Scores) -> Figures:
         """The error that is left against the width of the blur."""
-        from matplotlib.figure import Figure
-
         figure = Figure(figsize=(5.0, 3.6), layout="constrained")
         axes = figure.add_subplot()
         corrupted = Scores([row for row in scores if row.corruption != CLEAN])
@@ -77,10 +72,8 @@ class UndoneBlur:
             for name, part in left.items()
         ]
 
-    def picture(self, data: Root) -> "Figure":
+    def picture(self, data: Root) -> Figure:
         """Images: sharp, under the widest blur, and matched."""
-        from matplotlib.figure import Figure
-
         sharp = self._sharp(data)
         blurry = blurred(sharp, self.sigmas[-1])
         figure = Figure(figsize=(SHOWN, 3.4), layout="constrained")
@@ -108,11 +101,18 @@ def blurred(images: Float[Tensor, "b c h w"], sigma: float) -> Images:
     >>> blurred(torch.ones(1, 1, 4, 4), 2.0).mean().item()
     1.0
     """
-    height, width = images.shape[-2:]
-    frequency = torch.hypot(torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width))
-    gain = torch.exp(-2 * (math.pi * sigma * frequency) ** 2)
-    result: Tensor = torch.fft.irfft2(torch.fft.rfft2(images) * gain, s=(height, width))
+    return filtered(images, torch.exp(-2 * (math.pi * sigma * frequencies(*images.shape[-2:])) ** 2))
+
+
+def filtered(images: Float[Tensor, "b c h w"], gain: Float[Tensor, "h f"]) -> Images:
+    """Each frequency multiplied by its gain."""
+    result: Tensor = torch.fft.irfft2(torch.fft.rfft2(images) * gain, s=images.shape[-2:])
     return result
+
+
+def frequencies(height: int, width: int) -> Float[Tensor, "h f"]:
+    """|f| in cycles per pixel, where `rfft2` has it."""
+    return torch.hypot(torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width))
 
 
 def relative_error(images: Float[Tensor, "b c h w"], truth: Float[Tensor, "b c h w"]) -> float:

@@ -8,6 +8,8 @@ from shiftmatch.experiments.cifar import MATCHED, CifarSetting, Combination
 from shiftmatch.experiments.claims import has, holds, mean
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
 from shiftmatch.experiments.networks import ENSEMBLE, HMC, SGD
+from shiftmatch.experiments.panels import against
+from shiftmatch.report.figures import reliability_diagram, severity_curves
 
 ERROR = "ece_equal_count"
 """The error as the published code takes it: 20 bins of equal count."""
@@ -31,9 +33,6 @@ class Calibration:
 
     def plot(self, scores: Scores) -> Figures:
         """Both against severity, one against the other, and the reliability curves under corruption."""
-        from shiftmatch.experiments.panels import against
-        from shiftmatch.report.figures import reliability_diagram, severity_curves
-
         names = {"baseline": SGD, "method": _matched(scores)}
         return {
             "accuracy": severity_curves(scores, metric="accuracy", **names),

@@ -5,9 +5,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
 from shiftmatch.benchmark.evaluation import Predictor, evaluate
 from shiftmatch.benchmark.methods import METHODS, predictor
 from shiftmatch.benchmark.scores import Scores
@@ -16,6 +13,7 @@ from shiftmatch.corruptions import PAPER
 from shiftmatch.data.inventory import load
 from shiftmatch.errors import DataNotFoundError
 from shiftmatch.experiments.experiment import LEFT_OUT, Root
+from shiftmatch.experiments.inputs import first_batches, statistics_file
 from shiftmatch.experiments.networks import HMC, Networks, preprocess
 from shiftmatch.folders import data_folder
 
@@ -106,9 +104,7 @@ class CifarSetting:
 
     def _predictor(self, wanted: Combination, data: Root, folder: Path) -> Predictor:
         members = self.networks.posterior(wanted.kind, data).models()
-        kept = folder / "statistics" / f"{wanted.name} {self.train} {self.networks.folder().name}.safetensors"
-        return predictor(METHODS[wanted.method], members, self._training_images(wanted.statistics, data), path=kept)
-
-    def _training_images(self, name: str, data: Root) -> Sequence[Tensor]:
-        source = load(name, "train" if name == TRAINING_SET else "test", root=data).first(self.train)
-        return preprocess(source.images[torch.arange(len(source))]).split(PIECE)
+        split = "train" if wanted.statistics == TRAINING_SET else "test"
+        train = first_batches(load(wanted.statistics, split, root=data), self.train, preprocess, size=PIECE)
+        kept = statistics_file(folder, self.networks.folder(data).name, wanted.name, self.train)
+        return predictor(METHODS[wanted.method], members, train, path=kept)

@@ -20,6 +20,7 @@ from shiftmatch.experiments.claims import CLEAN, beside, holds
 from shiftmatch.experiments.experiment import LEFT_OUT, Comparison, Figures, Root
 from shiftmatch.experiments.mnist_demo import MnistDemo
 from shiftmatch.experiments.networks import ENSEMBLE, HMC, SGD, preprocess
+from shiftmatch.experiments.panels import bars_by_set
 from shiftmatch.metrics.detection import auroc, fpr95, maximum_probability
 from shiftmatch.progress import track
 from shiftmatch.provenance import versions
@@ -69,8 +70,6 @@ class Detection:
 
     def plot(self, scores: Scores) -> Figures:
         """Bars of both metrics, in groups by the other set."""
-        from shiftmatch.experiments.panels import bars_by_set
-
         return {metric: bars_by_set(scores, metric) for metric in (AUROC, FPR95)}
 
     def compare(self, scores: Scores) -> list[Comparison]:
@@ -128,7 +127,7 @@ def _first(name: str, count: int, data: Root) -> Pixels:
     return source.images[torch.arange(len(source))]
 
 
-def _colour(pixels: UInt8[Tensor, "b c h w"]) -> Pixels:
+def _colour(pixels: Pixels) -> UInt8[Tensor, "b 3 32 32"]:
     """Images of any size and one or three channels as CIFAR's: 3 × 32 × 32."""
     if pixels.shape[-2:] != (SIDE, SIDE):
         larger = interpolate(pixels.float(), size=(SIDE, SIDE), mode="bilinear", antialias=True)

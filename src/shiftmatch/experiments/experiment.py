@@ -3,17 +3,16 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from matplotlib.figure import Figure
 
 from shiftmatch.benchmark.scores import Scores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Root: TypeAlias = str | os.PathLike[str] | None
 """The data folder, or None for the usual one."""
 
-Figures: TypeAlias = "Mapping[str, Figure]"
+Figures: TypeAlias = Mapping[str, Figure]
 """By what they show, which is part of the name of their files."""
 
 LEFT_OUT = "left out"
@@ -47,5 +46,5 @@ class Experiment(Protocol):
 class Pictured(Protocol):
     """An experiment that has images to show."""
 
-    def picture(self, data: Root) -> "Figure":
+    def picture(self, data: Root) -> Figure:
         """Images before and after."""

@@ -9,6 +9,7 @@ from shiftmatch.experiments.cifar import BATCHNORM, MATCHED, PLAIN, CifarSetting
 from shiftmatch.experiments.claims import beats, beside, has, mean
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
 from shiftmatch.experiments.networks import ENSEMBLE, HMC, SGD
+from shiftmatch.experiments.panels import grouped_bars
 
 KINDS, METHODS = (SGD, ENSEMBLE, HMC), (PLAIN, BATCHNORM, MATCHED)
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -48,8 +49,6 @@ class Gains:
 
     def plot(self, scores: Scores) -> Figures:
         """Bars in groups, for accuracy and log-likelihood."""
-        from shiftmatch.experiments.panels import grouped_bars
-
         groups = [[Combination(kind, method).name for method in METHODS] for kind in KINDS if has(scores, kind)]
         return {metric: grouped_bars(scores, groups, metric) for metric in ("accuracy", "log_likelihood")}
 

@@ -10,7 +10,9 @@ from shiftmatch.benchmark.suites import Suite
 from shiftmatch.corruptions import PAPER
 from shiftmatch.experiments.claims import beats, beside, has, mean
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
-from shiftmatch.experiments.photographs import Inputs, Photographs, Published
+from shiftmatch.experiments.inputs import first_batches
+from shiftmatch.experiments.photographs import Photographs, Published
+from shiftmatch.report.figures import severity_curves
 
 METRICS = ("accuracy", "log_likelihood")
 PLAIN, BATCHNORM, MATCHED = "plain", "batchnorm", "ShiftMatch"
@@ -59,12 +61,10 @@ class ImageNet:
     def predictors(self, data: Root) -> dict[str, Predictor]:
         """What is compared."""
         network, train = self.photographs.network(data), self.photographs.train(data)
-        few = Inputs(train, self.train[0], PIECE, self.photographs.preprocess)
-        found: dict[str, Predictor] = {name: predictor(METHODS[name], network, few) for name in (PLAIN, BATCHNORM)}
-        for count in self.train:
-            batches = Inputs(train, count, PIECE, self.photographs.preprocess)
-            found[f"{MATCHED} {count:,}"] = predictor(METHODS[MATCHED], network, batches)
-        return found
+        batches = {n: first_batches(train, n, self.photographs.preprocess, size=PIECE) for n in self.train}
+        others = {name: predictor(METHODS[name], network, batches[self.train[0]]) for name in (PLAIN, BATCHNORM)}
+        matched = {f"{MATCHED} {n:,}": predictor(METHODS[MATCHED], network, own) for n, own in batches.items()}
+        return {**others, **matched}
 
     def suite(self, data: Root) -> Suite:
         """The corruptions of the first test images."""
@@ -73,8 +73,6 @@ class ImageNet:
 
     def plot(self, scores: Scores) -> Figures:
         """Lines against severity."""
-        from shiftmatch.report.figures import severity_curves
-
         names = {"baseline": PLAIN, "method": self._name(-1)}
         return {metric: severity_curves(scores, metric=metric, **names) for metric in METRICS}
 

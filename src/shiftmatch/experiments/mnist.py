@@ -12,6 +12,7 @@ from shiftmatch.data.inventory import load
 from shiftmatch.experiments.claims import beats, holds, mean
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
 from shiftmatch.experiments.mnist_demo import OURS, PLAIN, SUITE, MnistDemo
+from shiftmatch.report.figures import gain_bars, heat_map
 
 METRICS = ("accuracy", "log_likelihood", "ece")
 EMPCOV, ENSEMBLE, BATCHNORM = "EmpCov", "ensemble", "test-time batchnorm"
@@ -50,8 +51,6 @@ class MnistPosteriors:
 
     def plot(self, scores: Scores) -> Figures:
         """Corruption × method, and what matching gains."""
-        from shiftmatch.report.figures import gain_bars, heat_map
-
         return {"heat-map": heat_map(scores), "gains": gain_bars(scores, baseline=PLAIN, method=OURS)}
 
     def compare(self, scores: Scores) -> list[Comparison]:

@@ -1,16 +1,13 @@
 """Where photographs of ImageNet come from, with a network for them: the whole set, or a small sample of it."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from math import ceil
-from typing import Any, Protocol, final, overload
+from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 
-from shiftmatch.benchmark.evaluation import Preprocess
 from shiftmatch.benchmark.suites import Suite, imagenet_c
 from shiftmatch.data.inventory import load
 from shiftmatch.data.labelled import Labelled
@@ -23,11 +20,12 @@ from shiftmatch.folders import data_folder
 from shiftmatch.models import build
 
 
+@runtime_checkable
 class Photographs(Protocol):
     """A pre-trained network, the images to test it on, and those to measure statistics from."""
 
     @property
-    def preprocess(self) -> Preprocess: ...
+    def preprocess(self) -> Preprocessing: ...
     def network(self, data: Root) -> nn.Module: ...
     def suite(self, data: Root, *, limit: int, **settings: Any) -> Suite: ...
     def train(self, data: Root) -> Labelled: ...
@@ -101,31 +99,3 @@ class Sample:
             )
         labels = torch.tensor([int(path.stem) for path in paths])
         return Labelled(Pictures(paths, labels), labels, "imagenet-sample", str(folder))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Inputs(Sequence[Tensor]):
-    """The first `count` images as a network takes them, in batches that are read when they are asked for."""
-
-    source: Labelled
-    count: int
-    batch: int
-    preprocess: Preprocess
-
-    def __len__(self) -> int:
-        return ceil(min(self.count, len(self.source)) / self.batch)
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return (self[index] for index in range(len(self)))
-
-    @overload
-    def __getitem__(self, which: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, which: slice) -> list[Tensor]: ...
-    def __getitem__(self, which: int | slice) -> Tensor | list[Tensor]:
-        if isinstance(which, slice):
-            return [self[index] for index in range(len(self))[which]]
-        start = range(len(self))[which] * self.batch
-        index = torch.arange(start, min(start + self.batch, self.count, len(self.source)))
-        return self.preprocess(self.source.images[index])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from shiftmatch.errors import InputError
-from shiftmatch.experiments.ablation import Ablation
+from shiftmatch.experiments.ablation import AFTER, INPUT, JOINT, ONE_SHOT, Ablation
 from shiftmatch.experiments.augmentation import (
     BATCHNORM,
     COMBINATIONS,
@@ -76,7 +76,7 @@ _FEW = ("gaussian_noise", "motion_blur", "contrast", "jpeg_compression")
 """One corruption of each kind."""
 
 _ABLATION = {
-    "tiny": Ablation(CIFAR["tiny"], SGD),
+    "tiny": Ablation(CIFAR["tiny"], SGD, (INPUT, AFTER, JOINT, ONE_SHOT)),
     "small": Ablation(replace(CIFAR["small"], corruptions=_FEW, severities=(5,)), SGD),
     "paper": Ablation(CIFAR["paper"]),
 }

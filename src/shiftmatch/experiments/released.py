@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors.torch import load_file
 from torch import nn
 
@@ -18,6 +17,7 @@ from shiftmatch.data.inventory import load
 from shiftmatch.data.own import Preprocessing
 from shiftmatch.errors import DataNotFoundError
 from shiftmatch.experiments.experiment import Root
+from shiftmatch.experiments.inputs import first_batches, statistics_file
 from shiftmatch.folders import data_folder
 from shiftmatch.models import build
 
@@ -50,10 +50,15 @@ class ReleasedSetting:
 
     def _evaluate(self, depth: int, metrics: Sequence[str], data: Root, folder: Path) -> Scores:
         network = released(depth, data)
-        train = load("cifar10", "train", root=data, limit=self.train)
-        batches = preprocess(train.images[torch.arange(len(train))]).split(PIECE)
+        train = first_batches(load("cifar10", "train", root=data), self.train, preprocess, size=PIECE)
         methods = {
-            name: predictor(method_named(name, pixel_std=PIXEL_STD), network, batches) for name in self.methods[depth]
+            name: predictor(
+                method_named(name, pixel_std=PIXEL_STD),
+                network,
+                train,
+                path=statistics_file(folder, f"resnet{depth}", name, self.train),
+            )
+            for name in self.methods[depth]
         }
         return evaluate(
             methods,

@@ -9,6 +9,8 @@ from shiftmatch.experiments.cifar import MATCHED, NEW_SET, CifarSetting, Combina
 from shiftmatch.experiments.claims import beats, has, holds, mean
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
 from shiftmatch.experiments.networks import ENSEMBLE, HMC, KINDS
+from shiftmatch.experiments.panels import per_corruption
+from shiftmatch.report.figures import severity_curves
 
 METRICS = ("accuracy", "log_likelihood")
 
@@ -35,8 +37,6 @@ class SeverityCurves:
 
     def plot(self, scores: Scores) -> Figures:
         """A line for each method."""
-        from shiftmatch.report.figures import severity_curves
-
         kind = HMC if has(scores, HMC) else ENSEMBLE
         lines = {"baseline": kind, "method": f"{kind} + {MATCHED}"}
         return {metric: severity_curves(scores, metric=metric, **lines) for metric in METRICS}
@@ -65,8 +65,6 @@ class PerCorruption:
 
     def plot(self, scores: Scores) -> Figures:
         """Panels of lines."""
-        from shiftmatch.experiments.panels import per_corruption
-
         return {metric: per_corruption(scores, metric) for metric in METRICS}
 
     def compare(self, scores: Scores) -> list[Comparison]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from shiftmatch.benchmark.scores import Score, Scores
 from shiftmatch.experiments.claims import CLEAN, beside
 from shiftmatch.experiments.experiment import Comparison, Figures, Root
+from shiftmatch.experiments.panels import bars_by_set
 from shiftmatch.models import build
 from shiftmatch.models.init import initialise
 from shiftmatch.progress import track
@@ -63,8 +64,6 @@ class Timing:
 
     def plot(self, scores: Scores) -> Figures:
         """Two bars."""
-        from shiftmatch.experiments.panels import bars_by_set
-
         return {SECONDS: bars_by_set(scores, SECONDS)}
 
     def compare(self, scores: Scores) -> list[Comparison]:

@@ -6,7 +6,6 @@ A circular Gaussian blur is a stationary linear corruption. On images whose spec
 matching the covariance of rows and columns takes it away almost wholly, knowing nothing of the blur.
 """
 
-import math
 import sys
 from pathlib import Path
 
@@ -14,32 +13,17 @@ import torch
 from torch import Tensor
 
 import shiftmatch as sm
+from shiftmatch.experiments.blur import blurred, filtered, frequencies, relative_error
 
 SIZE, IMAGES, BLUR = 32, 1000, 0.5
-
-
-def frequencies() -> Tensor:
-    return torch.hypot(torch.fft.fftfreq(SIZE)[:, None], torch.fft.rfftfreq(SIZE))
-
-
-def filtered(images: Tensor, gain: Tensor) -> Tensor:
-    result: Tensor = torch.fft.irfft2(torch.fft.rfft2(images) * gain, s=(SIZE, SIZE))
-    return result
 
 
 def natural_images(seed: int) -> Tensor:
     """Noise with the amplitude spectrum 1/f and no mean."""
     noise = torch.randn(IMAGES, 1, SIZE, SIZE, generator=torch.Generator().manual_seed(seed))
-    images = filtered(noise, torch.where(frequencies() > 0, 1 / frequencies(), 0.0))
+    frequency = frequencies(SIZE, SIZE)
+    images = filtered(noise, torch.where(frequency > 0, 1 / frequency, 0.0))
     return images / images.std()
-
-
-def blurred(images: Tensor) -> Tensor:
-    return filtered(images, torch.exp(-2 * (math.pi * BLUR * frequencies()) ** 2))
-
-
-def relative_error(images: Tensor, truth: Tensor) -> float:
-    return float((images - truth).norm() / truth.norm())
 
 
 def undo_blur(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,7 +31,7 @@ def undo_blur(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     sharp = natural_images(seed)
     network = torch.nn.Identity()  # matching the input alone shows what every layer of a network goes through
     robust = sm.match(network, sm.fit(network, sharp, progress=False))
-    blurry = blurred(sharp)
+    blurry = blurred(sharp, BLUR)
     return sharp, blurry, robust(blurry)
 
 

@@ -41,3 +41,9 @@ def write_pictures(folder: Path, classes: int = 3, each: int = 4, size: tuple[in
         for picture in range(each):
             blobs = Image.fromarray(make_images(number * each + picture + 1, 6, 6, 3)[-1])
             blobs.resize(size).save(folder / f"n{number:08}" / f"val_{number}{picture}.JPEG", quality=95)
+
+
+def write_cifar10_train(root: Path, count: int = 20) -> None:
+    """Five files of `count` images each."""
+    for number in range(1, 6):
+        write_cifar(root / "cifar-10-batches-bin" / f"data_batch_{number}.bin", count)

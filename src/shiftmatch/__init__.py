@@ -38,9 +38,9 @@ from shiftmatch.sites.site import Layout, Site, Sites
 from shiftmatch.sites.statistics import Statistics
 
 if TYPE_CHECKING:
+    from shiftmatch import corruptions, data, report
     from shiftmatch.benchmark import methods, suites
     from shiftmatch.benchmark.evaluation import evaluate
-    from shiftmatch import corruptions, data, report
     from shiftmatch.benchmark.streams import stream
     from shiftmatch.corruptions import corrupt
 

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, final, overload
 
+import torch
 from torch import Tensor, nn
 
 from shiftmatch.benchmark.adapting import Adapting, Begin
 from shiftmatch.benchmark.identity import identity
 from shiftmatch.core.covariance import ChannelMoments
 from shiftmatch.errors import InputError
-from shiftmatch.members import fit_members, match_members
+from shiftmatch.members import MemberStatistics, fit_members, match_members
 from shiftmatch.progress import track
 from shiftmatch.sites.batchnorm import adapt_batchnorm, has_source_statistics
 from shiftmatch.sites.hooks import borrowed
@@ -22,6 +23,9 @@ from shiftmatch.sites.selection import Place, sites
 Batches: TypeAlias = Sequence[Tensor]
 """Clean training inputs; gone through once for each member and method."""
 
+PIECE = 100
+"""Images that a plain network takes at a time."""
+
 Prepare: TypeAlias = Callable[[Sequence[nn.Module], Batches, Path | None], Sequence[nn.Module]]
 """The members of an ensemble, each made robust; what is measured of them may be kept in a file."""
 
@@ -30,10 +34,12 @@ def matching(*, at: Place = "pre-activation", prior: float | int = 0, **settings
     """Match features to those of the training data; `settings` are those of `fit`."""
 
     def prepare(members: Sequence[nn.Module], batches: Batches, path: Path | None) -> Sequence[nn.Module]:
-        known = settings | {"note": identity(batches)}
+        known = settings | {"note": identity([batches, at, settings])}
         if path is not None:
-            places = sites(members[0], batches[0], at=at)
-            return match_members(members, fit_members(members, batches, path, sites=places, **known), prior=prior)
+            measured = _measured_before(path, known["note"], len(members)) or fit_members(
+                members, batches, path, sites=sites(members[0], batches[0], at=at), **known
+            )
+            return match_members(members, measured, prior=prior)
         fitted = [
             fit(member, batches, sites=sites(member, batches[0], at=at), progress=False, **known)
             for member in track(members, "measuring statistics")
@@ -41,6 +47,14 @@ def matching(*, at: Place = "pre-activation", prior: float | int = 0, **settings
         return match_members(members, fitted, prior=prior)
 
     return prepare
+
+
+def _measured_before(path: Path, note: str, members: int) -> MemberStatistics | None:
+    """What the file holds, if it was measured alike on the same images; `match` checks the networks."""
+    if not path.exists():
+        return None
+    kept = MemberStatistics.load(path)
+    return kept if kept.header["note"] == note and len(kept) == members else None
 
 
 def wrapping(wrap: Callable[[nn.Module], nn.Module]) -> Prepare:
@@ -110,14 +124,13 @@ class Wrapped(Sequence[nn.Module]):
 
 
 class Plain(nn.Module):
-    """A network in evaluation mode, whatever mode it is kept in."""
+    """A network in evaluation mode, which takes a batch in pieces that stay in the cache: much faster on CPU."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the network says of a batch."""
+        """What the network says of each image; no image changes what it says of another."""
         with borrowed(self.model):
-            logits: Tensor = self.model(x)
-        return logits
+            return torch.cat([self.model(piece) for piece in x.split(PIECE)])

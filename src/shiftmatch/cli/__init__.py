@@ -9,6 +9,7 @@ from shiftmatch.cli.fit import fit
 from shiftmatch.cli.import_hmc import import_hmc
 from shiftmatch.cli.predict import predict
 from shiftmatch.cli.report import report
+from shiftmatch.cli.reproduce import reproduce
 from shiftmatch.cli.sample import sample
 from shiftmatch.cli.sites import sites
 from shiftmatch.errors import ShiftMatchError
@@ -18,7 +19,7 @@ FOR_FIGURES = ("matplotlib", "pandas")
 
 app = typer.Typer(name="shiftmatch", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 app.add_typer(data_app, name="data")
-for command in (sites, fit, predict, sample, import_hmc, corrupt, evaluate, report):
+for command in (sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce):
     app.command()(command)
 
 

@@ -33,10 +33,16 @@ def write_figures(
     written = []
     for name, figure in _figures(scores, baseline, method):
         path = Path(folder) / f"{name}.{kind}"
-        with atomic_path(path) as temporary, mpl.rc_context({"svg.hashsalt": "shiftmatch"}):
-            figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=_WITHOUT_DATE[kind])
+        save_figure(figure, path)
         written.append(path)
     return written
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write an SVG or PNG file; the same figure gives the same bytes."""
+    kind = path.suffix.removeprefix(".")
+    with atomic_path(path) as temporary, mpl.rc_context({"svg.hashsalt": "shiftmatch"}):
+        figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=_WITHOUT_DATE[kind])
 
 
 def _figures(scores: Scores, baseline: str, method: str) -> Iterator[tuple[str, Figure]]:

@@ -4,6 +4,7 @@ import typer
 
 from shiftmatch.cli.corrupt import corrupt
 from shiftmatch.cli.data import app as data_app
+from shiftmatch.cli.demo import demo
 from shiftmatch.cli.evaluate import evaluate
 from shiftmatch.cli.fit import fit
 from shiftmatch.cli.import_hmc import import_hmc
@@ -19,7 +20,7 @@ FOR_FIGURES = ("matplotlib", "pandas")
 
 app = typer.Typer(name="shiftmatch", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 app.add_typer(data_app, name="data")
-for command in (sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce):
+for command in (demo, sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce):
     app.command()(command)
 
 

@@ -27,12 +27,12 @@ class Ridge:
 
 
 def sym_power(matrix: Sym, power: float, ridge: Ridge = Ridge()) -> Sym:  # noqa: B008 (frozen)
-    """M^power of the ridged matrix, in float64 on the CPU.
+    """M^power of the ridged matrix, in float64.
 
     >>> sym_power(torch.diag(torch.tensor([4.0, 9.0])), -0.5).diagonal()
     tensor([0.5000, 0.3333], dtype=torch.float64)
     """
-    matrix = matrix.to("cpu", torch.float64)
+    matrix = matrix.double()
     if ridge.jitter:
         matrix = matrix + ridge.jitter * torch.diag_embed(matrix.diagonal(dim1=-2, dim2=-1))
     values, vectors = torch.linalg.eigh(matrix)  # ascending, so the last is λ_max

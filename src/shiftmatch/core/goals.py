@@ -5,7 +5,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from shiftmatch.core.linalg import Ridge, Sym, sym_power
+from shiftmatch.core.linalg import Ridge, RootMethod, Sym, sym_power
 from shiftmatch.core.moments import Moments
 
 
@@ -20,10 +20,10 @@ class Goal:
         return Goal(self.moments.of_groups(groups), self.root[groups])
 
 
-_GOALS: WeakKeyDictionary[Moments, dict[tuple[Ridge, torch.device], Goal]] = WeakKeyDictionary()
+_GOALS: WeakKeyDictionary[Moments, dict[tuple[Ridge, torch.device, RootMethod], Goal]] = WeakKeyDictionary()
 
 
-def goal_of(train: Moments, ridge: Ridge, device: torch.device) -> Goal:
+def goal_of(train: Moments, ridge: Ridge, device: torch.device, method: RootMethod = "auto") -> Goal:
     """The goal that moments state. Its root is taken once, and forgotten with the moments; no file or copy holds it.
 
     >>> train = Moments.of(torch.tensor([[[[-2.0, 2.0]]]]))
@@ -32,8 +32,8 @@ def goal_of(train: Moments, ridge: Ridge, device: torch.device) -> Goal:
     >>> goal_of(train, Ridge(), torch.device("cpu")) is goal_of(train, Ridge(), torch.device("cpu"))
     True
     """
-    known = _GOALS.setdefault(train, {})
-    if (ridge, device) not in known:
+    known, key = _GOALS.setdefault(train, {}), (ridge, device, method)
+    if key not in known:
         here = train.to(device)
-        known[ridge, device] = Goal(here, sym_power(here.covariance, 0.5, ridge))
-    return known[ridge, device]
+        known[key] = Goal(here, sym_power(here.covariance, 0.5, ridge, method))
+    return known[key]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from shiftmatch.core.covariance import Covariance, View
 from shiftmatch.core.goals import Goal, goal_of
-from shiftmatch.core.linalg import sym_power
+from shiftmatch.core.linalg import RootMethod, sym_power
 from shiftmatch.core.moments import Moments, blend
 from shiftmatch.core.pieces import channel_groups, empty_as, laid_out
 from shiftmatch.errors import InputError, NonFiniteError
@@ -37,11 +38,20 @@ def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
     return tuple(Moments.cat(parts).to("cpu") for parts in zip(*groups, strict=True))
 
 
-def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, weight: float = 0.0) -> Features:
+def transport(
+    x: Features,
+    structure: Covariance,
+    train: Sequence[Moments],
+    *,
+    weight: float = 0.0,
+    every: int = 1,
+    roots: RootMethod = "auto",
+) -> Features:
     """Move a batch of features to the training moments, view by view.
 
     `weight` is the part that the training moments have in those of the batch: 0 trusts the batch alone, 1 is the
-    identity. Gradients flow through the features, not through their moments. An empty batch is returned as it is.
+    identity. The batch is measured on one image in `every`; `roots` says how its roots are taken. Gradients flow
+    through the features, not through their moments. An empty batch is returned as it is.
 
     >>> from shiftmatch.core.covariance import ChannelMoments
     >>> train = measure(ChannelMoments(), torch.tensor([[-1.0], [1.0]]))
@@ -51,9 +61,10 @@ def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, w
     """
     if len(x) == 0:
         return x
-    goals = [goal_of(moments, structure.tolerance.train, x.device) for moments in train]
+    estimate = _Estimate(structure, weight, every, roots)
+    goals = [goal_of(moments, structure.tolerance.train, x.device, roots) for moments in train]
     groups = channel_groups(x, structure.views(x.ndim))
-    moved = (_moved(x[:, part], structure, [goal.of(part) for goal in goals], weight) for part in groups)
+    moved = (_moved(x[:, part], estimate, [goal.of(part) for goal in goals]) for part in groups)
     if torch.is_grad_enabled() and x.requires_grad:
         return torch.cat([torch.cat(pieces) for pieces in moved], dim=1).to(x.dtype)
     out = empty_as(x)
@@ -63,23 +74,36 @@ def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, w
     return out
 
 
-def _moved(x: Features, structure: Covariance, goals: Sequence[Goal], weight: float) -> list[Tensor]:
+class _Estimate(NamedTuple):
+    """How the map of a batch is found."""
+
+    structure: Covariance
+    weight: float
+    every: int
+    roots: RootMethod
+
+
+def _moved(x: Features, estimate: _Estimate, goals: Sequence[Goal]) -> list[Tensor]:
     """Channels that need no others, moved, in pieces."""
-    views, pieces = structure.views(x.ndim), laid_out(x)
-    fixed = list(_at_once(_measure(views, pieces), goals)) if structure.one_shot else []
+    structure, pieces = estimate.structure, laid_out(x)
+    views = structure.views(x.ndim)
+    seen = pieces if estimate.every == 1 else laid_out(x[:: estimate.every])
+    fixed = list(_at_once(_measure(views, seen), goals)) if structure.one_shot else []
     for i, view in enumerate(views):
-        test, goal = fixed[i] if fixed else (*_measure([view], pieces), goals[i])
-        scale, offset = (part.to(pieces[0]) for part in _affine(test, goal, structure, weight))
-        pieces = [_apply(view, scale, offset, piece) for piece in pieces]
+        test, goal = fixed[i] if fixed else (*_measure([view], seen), goals[i])
+        scale, offset = (part.to(pieces[0]) for part in _affine(test, goal, estimate))
+        moved = [_apply(view, scale, offset, piece) for piece in pieces]
+        seen = moved if seen is pieces else [_apply(view, scale, offset, piece) for piece in seen]
+        pieces = moved
     return pieces
 
 
-def _affine(test: Moments, goal: Goal, structure: Covariance, weight: float) -> tuple[Tensor, Tensor]:
+def _affine(test: Moments, goal: Goal, estimate: _Estimate) -> tuple[Tensor, Tensor]:
     """A and b of x' = A x + b per group; the identity where a group is constant."""
     train = goal.moments
     alive = ~_either_constant(test, train)[..., None, None]
-    test = blend(test, train, weight)
-    whiten = sym_power(test.covariance, -0.5, structure.tolerance.test)
+    test = blend(test, train, estimate.weight)
+    whiten = sym_power(test.covariance, -0.5, estimate.structure.tolerance.test, estimate.roots)
     scale = torch.where(alive, goal.root @ whiten, torch.eye(whiten.shape[-1]).to(whiten))
     offset = torch.where(alive, train.mean - scale @ test.mean, torch.zeros_like(test.mean))
     return scale, offset

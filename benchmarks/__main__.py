@@ -10,9 +10,9 @@ from typing import Annotated
 
 import torch
 import typer
+from benchmarks.harness import Settings, comparison, load, table
 from rich.console import Console
 
-from benchmarks.harness import Settings, comparison, load, table
 from shiftmatch.provenance import save_result
 
 HERE = Path(__file__).parent

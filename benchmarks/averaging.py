@@ -1,10 +1,10 @@
 """What one draw costs in a posterior average, as a ratio to one plain network."""
 
 import torch
-
-import shiftmatch as sm
 from benchmarks.harness import Cases, Settings, medians
 from benchmarks.networks import images
+
+import shiftmatch as sm
 
 DRAWS, IMAGES = 10, 1000
 
@@ -16,7 +16,11 @@ def run(settings: Settings) -> Cases:
     x = images(IMAGES, 1, 28)
     robust = [sm.match(member, sm.fit(member, x, progress=False)) for member in members]
     seconds = medians(
-        {"one": lambda: members[0](x), "plain": lambda: sm.average(members)(x), "matched": lambda: sm.average(robust)(x)},
+        {
+            "one": lambda: members[0](x),
+            "plain": lambda: sm.average(members)(x),
+            "matched": lambda: sm.average(robust)(x),
+        },
         settings.runs,
     )
     each = {f"{name} draw/network": seconds[name] / DRAWS / seconds["one"] for name in ("plain", "matched")}

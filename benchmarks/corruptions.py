@@ -4,8 +4,8 @@ import time
 from pathlib import Path
 
 import torch
-
 from benchmarks.harness import Cases, Settings, medians
+
 from shiftmatch.corruptions import PAPER, corrupt
 from shiftmatch.provenance import save_result
 

@@ -1,10 +1,10 @@
 """What measuring training statistics costs, as a ratio to the plain forward pass."""
 
 import torch
-
-import shiftmatch as sm
 from benchmarks.harness import Cases, Settings, medians
 from benchmarks.networks import images, resnet20
+
+import shiftmatch as sm
 
 BATCHES = (256, 1000)
 

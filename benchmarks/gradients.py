@@ -1,12 +1,12 @@
 """Full-batch gradients, which are all that HMC computes, against a plain PyTorch loop."""
 
 import torch
+from benchmarks.harness import Cases, Settings, medians
+from benchmarks.networks import images
 from torch import Tensor, nn
 from torch.nn import functional
 
 import shiftmatch as sm
-from benchmarks.harness import Cases, Settings, medians
-from benchmarks.networks import images
 from shiftmatch.samplers.params import params_of
 
 IMAGES, PIECE, PRECISION = 2000, 500, 100.0

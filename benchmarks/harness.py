@@ -86,9 +86,7 @@ def load(path: Path) -> dict[str, Cases]:
     return dict(found["result"])
 
 
-def _rounds(
-    runs: Mapping[str, Callable[[], object]], repetitions: int
-) -> Iterator[tuple[str, Callable[[], object]]]:
+def _rounds(runs: Mapping[str, Callable[[], object]], repetitions: int) -> Iterator[tuple[str, Callable[[], object]]]:
     for _ in range(repetitions):
         yield from runs.items()
 

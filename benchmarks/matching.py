@@ -1,10 +1,9 @@
 """What matching costs, as a ratio to the plain forward pass of the same batch in one piece."""
 
 import torch
-from torch import Tensor, nn
-
 from benchmarks.harness import Cases, Settings, medians
 from benchmarks.networks import images, matched, resnet20, resnet50
+from torch import Tensor, nn
 
 BATCHES = (64, 256, 1000, 2000)
 LARGE_BATCH = 100

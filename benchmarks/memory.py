@@ -18,9 +18,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 def run(settings: Settings) -> Cases:
     """Peak resident memory of a forward pass, Python and PyTorch included."""
-    peaks = {
-        name: int(child(PEAK.format(batch=BATCH, run=name), settings)) / 2**10
-        for name in ("network", "robust")
-    }
+    peaks = {name: int(child(PEAK.format(batch=BATCH, run=name), settings)) / 2**10 for name in ("network", "robust")}
     figures = {"matched/plain": peaks["robust"] / peaks["network"], "plain, MiB": peaks["network"]}
     return {f"ResNet-20, 32 × 32, batch {BATCH}": figures}

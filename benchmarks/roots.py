@@ -1,8 +1,8 @@
 """Inverse square roots per second, by size and method, and all those of ResNet-50 as the authors place their sites."""
 
 import torch
-
 from benchmarks.harness import Cases, Settings, medians
+
 from shiftmatch.core.linalg import RootMethod, sym_power
 
 METHODS: tuple[RootMethod, ...] = ("eigh", "newton-schulz")

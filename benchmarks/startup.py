@@ -1,6 +1,7 @@
 """How soon one can begin: importing shiftmatch against importing torch, and the demo."""
 
 from benchmarks.harness import Cases, Settings, child, medians
+
 from shiftmatch import embedded
 
 IMPORTS = 5

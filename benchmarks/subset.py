@@ -4,9 +4,9 @@ Real digits that ship with the package, corrupted, and the LeNets for them.
 """
 
 import torch
+from benchmarks.harness import Cases, Settings, medians
 
 import shiftmatch as sm
-from benchmarks.harness import Cases, Settings, medians
 from shiftmatch import embedded
 from shiftmatch.corruptions import corrupt
 

@@ -58,7 +58,7 @@ def test_packing_loses_nothing(side: int) -> None:
 def ill_conditioned(side: int, spread: float) -> Tensor:
     """Eigenvalues from 1 down to 1 / spread."""
     turn, _ = torch.linalg.qr(randn(3, side, side))
-    matrix = (turn * torch.logspace(0, -math.log10(spread), side, dtype=torch.float64)) @ turn.mT
+    matrix: Tensor = (turn * torch.logspace(0, -math.log10(spread), side, dtype=torch.float64)) @ turn.mT
     return (matrix + matrix.mT) / 2
 
 
@@ -66,7 +66,9 @@ def ill_conditioned(side: int, spread: float) -> Tensor:
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("spread", [1.0, 1e3, 1e12])
 @pytest.mark.parametrize(
-    "ridge", [Ridge(rtol=0.0), Ridge(jitter=1e-4), Ridge(rtol=0.1), Ridge(atol=0.3)], ids=["none", "jitter", "rtol", "atol"]
+    "ridge",
+    [Ridge(rtol=0.0), Ridge(jitter=1e-4), Ridge(rtol=0.1), Ridge(atol=0.3)],
+    ids=["none", "jitter", "rtol", "atol"],
 )
 def test_both_methods_give_the_same_roots(power: float, scale: float, spread: float, ridge: Ridge) -> None:
     """Where eigenvalues reach the floor, or are too far apart to be certain, products give way to eigenvalues."""

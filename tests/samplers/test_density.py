@@ -44,7 +44,9 @@ class Viewing(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("model", "layout"), [(build("lenet"), torch.channels_last), (Viewing(), torch.contiguous_format)], ids=["lenet", "view"]
+    ("model", "layout"),
+    [(build("lenet"), torch.channels_last), (Viewing(), torch.contiguous_format)],
+    ids=["lenet", "view"],
 )
 def test_the_layout_is_one_that_the_network_takes_and_gradients_do_not_show_it(
     model: nn.Module, layout: torch.memory_format

@@ -25,7 +25,7 @@ def newton_schulz(matrix: Float[Tensor, "*group d d"]) -> Roots:
     """Both square roots of symmetric positive definite matrices, without leaving their device.
 
     From Y = M / |M| and Z = I, with T = (3 I − Z Y) / 2: Y ← Y T and Z ← T Z, which go to (M / |M|)^{±1/2}. Whether
-    they have arrived is measured on the outcome, Z M Z = I, so a matrix that is singular or not finite is never certain.
+    they have arrived is measured on the outcome, Z M Z = I, so a singular or infinite matrix is never certain.
 
     >>> roots = newton_schulz(torch.diag(torch.tensor([4.0, 9.0], dtype=torch.float64)))
     >>> roots.inverse.diagonal(), bool(roots.certain)

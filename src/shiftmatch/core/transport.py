@@ -90,7 +90,7 @@ def _moved(x: Features, estimate: _Estimate, goals: Sequence[Goal]) -> list[Tens
     seen = pieces if estimate.every == 1 else laid_out(x[:: estimate.every])
     fixed = list(_at_once(_measure(views, seen), goals)) if structure.one_shot else []
     for i, view in enumerate(views):
-        test, goal = fixed[i] if fixed else (*_measure([view], seen), goals[i])
+        test, goal = fixed[i] if fixed else (_measure([view], seen)[0], goals[i])
         scale, offset = (part.to(pieces[0]) for part in _affine(test, goal, estimate))
         moved = [_apply(view, scale, offset, piece) for piece in pieces]
         seen = moved if seen is pieces else [_apply(view, scale, offset, piece) for piece in seen]

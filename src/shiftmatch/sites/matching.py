@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
 from math import ceil
-from typing import Any, get_args
+from typing import Any, cast, get_args
 from warnings import warn
 
 import torch
@@ -89,7 +89,7 @@ def match(
     prior: float | int = 0,
     check_weights: bool = True,
     measured_on: int | None = None,
-    roots: RootMethod = "auto",
+    roots: str = "auto",
 ) -> "MatchedModel":
     """The network that moves each batch, site by site, to the statistics of its training data.
 
@@ -120,7 +120,7 @@ def match(
             "'weights'). Fit again with shiftmatch.fit(model, batches), or pass check_weights=False if the change is "
             "meant, such as another precision."
         )
-    return MatchedModel(model, statistics, prior, measured_on=measured_on, roots=roots)
+    return MatchedModel(model, statistics, prior, measured_on=measured_on, roots=cast(RootMethod, roots))
 
 
 class MatchedModel(nn.Module):

@@ -84,8 +84,9 @@ class CifarSetting:
 
     def suite(self, data: Root) -> Suite:
         """The corrupted test images."""
-        settings = {"corruptions": self.corruptions, "severities": self.severities, "limit": self.images}
-        return cifar10_c(data, seed=self.seed, **settings)  # type: ignore[arg-type]
+        return cifar10_c(
+            data, corruptions=self.corruptions, severities=self.severities, limit=self.images, seed=self.seed
+        )
 
     def predictors(
         self, combinations: Sequence[Combination], data: Root, folder: Path

@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 CODE := src tests examples benchmarks recipes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check format bench clean
+.PHONY: help setup demo test lint check format bench bench-compare clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -20,8 +20,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
 
-demo: setup  ## see it work
-	$(BIN)/python examples/undo_blur.py
+demo: setup  ## see it work: MNIST-C in under a minute, as a table and a page
+	$(BIN)/shiftmatch demo --out out/demo.html
 
 test: setup  ## run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -37,8 +37,11 @@ format: setup  ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-bench: setup  ## measure speed, as ratios
+bench: setup  ## measure speed and memory, as ratios
 	$(BIN)/python -m benchmarks
+
+bench-compare: setup  ## show what has changed since the committed figures
+	$(BIN)/python -m benchmarks --compare
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,45 @@
-"""Every benchmark: python -m benchmarks, or make bench."""
+"""Every benchmark, or those named: python -m benchmarks matching roots; make bench runs all.
 
-from benchmarks import corruptions, matching
+Prints a table and writes the figures down. With --compare, nothing is measured: the last figures and the baseline are
+shown side by side.
+"""
 
-matching.main()
-corruptions.main()
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from benchmarks.harness import Settings, comparison, load, table
+from rich.console import Console
+
+from shiftmatch.provenance import save_result
+
+HERE = Path(__file__).parent
+BASELINE, LATEST = HERE / "baseline.json", HERE / "latest.json"
+SUBJECTS = "matching fitting memory roots averaging gradients subset corruptions startup".split()
+
+
+def main(
+    subjects: Annotated[list[str] | None, typer.Argument(help=f"Some of: {', '.join(SUBJECTS)}.")] = None,
+    *,
+    threads: Annotated[int, typer.Option(help="Of PyTorch.")] = Settings.threads,
+    runs: Annotated[int, typer.Option(help="Alternating runs, of which the median counts.")] = Settings.runs,
+    out: Annotated[Path, typer.Option(help="Where the figures are written.")] = LATEST,
+    compare: Annotated[bool, typer.Option("--compare", help="Show what has changed since the baseline.")] = False,
+) -> None:
+    """Measure speed and memory, as ratios where that can be."""
+    if compare:
+        Console().print(comparison(load(BASELINE), load(out)))
+        return
+    torch.set_num_threads(threads)
+    found = {}
+    for subject in subjects or SUBJECTS:
+        found[subject] = import_module(f"benchmarks.{subject}").run(Settings(threads, runs))
+        Console().print(table({subject: found[subject]}))
+    settings = {"threads": threads, "runs": runs}
+    save_result(out, command=" ".join(["python -m benchmarks", *(subjects or [])]), settings=settings, result=found)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -101,7 +101,7 @@ def chromium(profile: Path) -> Iterator[Tab]:
     """A browser with an empty profile in a folder, while the block runs."""
     assert PROGRAM is not None
     (theirs_in, to_browser), (from_browser, theirs_out) = os.pipe(), os.pipe()
-    flags = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --remote-debugging-pipe"
+    flags = "--headless --remote-debugging-pipe --no-sandbox --no-first-run --hide-scrollbars --disable-dev-shm-usage"
     # Chromium reads from file 3 and writes to file 4; the shell puts the pipes there.
     script = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
     command = ["bash", "-c", script, PROGRAM, *flags.split(), f"--user-data-dir={profile}"]

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.averaging import average
-from shiftmatch.benchmark.evaluation import Predictor, evaluate
+from shiftmatch.benchmark.evaluation import evaluate
 from shiftmatch.benchmark.methods import METHODS, predictor
+from shiftmatch.benchmark.predicting import Predictor
 from shiftmatch.benchmark.suites import Suite
 from shiftmatch.data.labelled import Labelled
 

@@ -150,3 +150,19 @@ class TwoInputNet(nn.Module):
         seen = F.relu(self.conv(image)).mean((2, 3))
         features = torch.cat([seen, F.relu(self.dense(facts))], dim=1) * scale
         return Output(self.head(features), features)
+
+
+class SmallBatchNormNet(nn.Module):
+    """Two convolutions with BatchNorm, and nothing that is hard, for 3 × 8 × 8 images."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.conv1, self.bn1 = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6)
+        self.head = nn.Linear(6 * 4 * 4, 5)
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
+        return self.head(x.flatten(1))

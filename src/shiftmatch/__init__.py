@@ -38,7 +38,7 @@ from shiftmatch.sites.site import Layout, Site, Sites
 from shiftmatch.sites.statistics import Statistics
 
 if TYPE_CHECKING:
-    from shiftmatch import corruptions, data, report
+    from shiftmatch import corruptions, data, embedded, report
     from shiftmatch.benchmark import methods, suites
     from shiftmatch.benchmark.evaluation import evaluate
     from shiftmatch.benchmark.streams import stream
@@ -72,6 +72,7 @@ __all__ = [
     "corrupt",
     "corruptions",
     "data",
+    "embedded",
     "errors",
     "evaluate",
     "fit",
@@ -94,13 +95,14 @@ _WHEN_USED = {
     "corrupt": "shiftmatch.corruptions:corrupt",
     "corruptions": "shiftmatch.corruptions",
     "data": "shiftmatch.data",
+    "embedded": "shiftmatch.embedded",
     "evaluate": "shiftmatch.benchmark.evaluation:evaluate",
     "methods": "shiftmatch.benchmark.methods",
     "report": "shiftmatch.report",
     "stream": "shiftmatch.benchmark.streams:stream",
     "suites": "shiftmatch.benchmark.suites",
 }
-"""Names whose modules need scipy and Pillow: imported when they are used, so that importing shiftmatch stays quick."""
+"""Names whose modules need scipy, Pillow or Jinja: imported when used, so that importing shiftmatch stays quick."""
 
 
 def __getattr__(name: str) -> object:

@@ -13,24 +13,30 @@ from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.init import initialise
 from shiftmatch.samplers.density import LogPosterior, log_posterior
+from shiftmatch.samplers.diagnostics import FEWEST_DRAWS, summarise
 from shiftmatch.samplers.ensemble import deep_ensemble
 from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.interface import Sampler
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.priors import gaussian
-from shiftmatch.samplers.sampling import sample
+from shiftmatch.samplers.sampling import sample_chains
 from shiftmatch.samplers.sgld import sghmc, sgld
+from shiftmatch.samplers.variational import mean_field
 
 ENSEMBLE = "ensemble"
+
+LOOKED_AT = 500
+"""Images whose predictions tell whether chains have converged."""
 
 
 @dataclass(frozen=True)
 class Inference:
     """How a posterior is drawn.
 
-    `step_size` is HMC's first step, which is tuned in the burn-in; for the others it is the learning rate of the mean
-    loss. `steps` are the steps to a draw, of `batch` images each (HMC takes all images, for a time `trajectory`).
-    The prior of every parameter is N(0, 1 / weight_decay).
+    `step_size` is HMC's first step, which is tuned in the burn-in; Adam's for VI, which is fitted in the burn-in; for
+    the others the learning rate of the mean loss. `steps` are the steps to a draw, of `batch` images each (HMC takes
+    all images, for a time `trajectory`). The prior of every parameter is N(0, 1 / weight_decay). `draws` and `burn_in`
+    are those of each chain.
 
     >>> data = torch.randn(20, 4), torch.arange(20) % 2
     >>> len(Inference(method="sgld", draws=3, burn_in=1, steps=2, batch=5).run(nn.Linear(4, 2), data))
@@ -46,6 +52,7 @@ class Inference:
     batch: int = 100
     weight_decay: float = 100.0
     seed: int = 0
+    chains: int = 1
 
     def run(
         self,
@@ -55,11 +62,9 @@ class Inference:
         folder: str | PathLike[str] | None = None,
         architecture: Architecture | None = None,
     ) -> Posterior:
-        """Draw, starting from the weights that `network` has; an ensemble's members start from weights of their own.
-
-        With a `folder`, a run that was killed goes on where it was.
+        """Draw, the first chain from the weights that `network` has, the others and the members of an ensemble from
+        weights drawn anew. With a `folder`, a run that was killed goes on where it was.
         """
-        generator = torch.Generator().manual_seed(self.seed)
         if self.method == ENSEMBLE:
             return deep_ensemble(
                 self.density(network, data, self.batch),
@@ -68,17 +73,19 @@ class Inference:
                 step_size=self.step_size / len(data[0]),
                 steps=self.steps,
                 seed=self.seed,
+                folder=folder,
                 architecture=architecture,
             )
         if self.method not in SAMPLERS:
             raise InputError(f"There is no method {self.method!r}; choose {', '.join(METHODS)}.")
-        return sample(
+        generators = [torch.Generator().manual_seed(self.seed + index) for index in range(1, self.chains)]
+        return sample_chains(
             SAMPLERS[self.method](self, network, data),
-            network,
+            [network, *(initialise(copy.deepcopy(network), generator) for generator in generators)],
             draws=self.draws,
             burn_in=self.burn_in,
             thin=1 if self.method == "hmc" else self.steps,
-            generator=generator,
+            seed=self.seed,
             folder=folder,
             architecture=architecture,
         )
@@ -101,9 +108,31 @@ def _langevin(kind: Callable[..., Sampler[Any]]) -> Callable[..., Sampler[Any]]:
     return build
 
 
+def _vi(how: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
+    density = how.density(network, data, how.batch)
+    return mean_field(density, step_size=how.step_size, steps=how.burn_in * how.steps)
+
+
 SAMPLERS: Mapping[str, Callable[[Inference, nn.Module, tuple[Tensor, Tensor]], Sampler[Any]]] = {
     "hmc": _hmc,
     "sgld": _langevin(sgld),
     "sghmc": _langevin(sghmc),
+    "vi": _vi,
 }
 METHODS = (*SAMPLERS, ENSEMBLE)
+
+
+def verdict(posterior: Posterior, images: Tensor, network: nn.Module) -> str:
+    """What the chains say of themselves, judged by their predictions for some images.
+
+    >>> verdict(Posterior.of([{"weight": torch.ones(2, 4)}]), torch.ones(3, 4), nn.Linear(4, 2, bias=False))
+    'Too few draws to say whether they have converged: 4 or more of each chain are needed.'
+    """
+    if min(posterior.chains) < FEWEST_DRAWS:
+        return f"Too few draws to say whether they have converged: {FEWEST_DRAWS} or more of each chain are needed."
+    found = summarise(posterior, images, network)
+    accepted = f", acceptance {found['acceptance']:.2f}" if "acceptance" in found else ""
+    return (
+        f"R-hat {found['rhat_median']:.2f} (median over predictions; below 1.1 is good), worth "
+        f"{found['effective_size_median']:.0f} independent draws{accepted}."
+    )

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,12 @@ from shiftmatch.benchmark.methods import METHODS, predictor
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.sites.batchnorm import adapt_batchnorm
 from shiftmatch.sites.matching import MatchedModel, fit, match
+
+SCALE = np.array([2.0])
+
+
+def scaled(x: float) -> object:
+    return x * SCALE
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,19 @@ PAIRS: dict[str, Callable[[int], object]] = {
 def test_it_is_the_same_for_the_same_and_different_for_others(make: Callable[[int], object]) -> None:
     assert identity(make(0)) == identity(make(0))
     assert identity(make(0)) != identity(make(1))
+
+
+def test_a_value_may_hold_itself() -> None:
+    endless: list[object] = [1]
+    endless.append(endless)
+    assert identity(endless) == identity(endless) != identity([1])
+
+
+def test_data_of_a_functions_module_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = identity(scaled)
+    assert identity(scaled) == before
+    monkeypatch.setitem(globals(), "SCALE", np.array([3.0]))
+    assert identity(scaled) != before
 
 
 def test_where_something_lies_does_not_matter() -> None:

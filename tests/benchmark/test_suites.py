@@ -50,6 +50,15 @@ def test_files_are_read_where_they_are_and_the_rest_is_made(tmp_path: Path) -> N
     assert "contrast: published files in" in mixed.source
 
 
+def test_origins_name_no_folder(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, 20)
+    write_corrupted("cifar10-c", root=tmp_path, corruptions=["contrast"])
+    suite = cifar10_c(tmp_path, corruptions=("contrast", "frost", "fog"), seed=3)
+    assert re.fullmatch(r"files made by shiftmatch \S+ with seed 0 and frost synthetic", suite.origin("contrast"))
+    assert suite.origin("frost") == "made from cifar10 test with seed 3 and frost synthetic"
+    assert suite.origin("fog") == "made from cifar10 test with seed 3"
+
+
 def test_the_source_of_frost_is_told(root: Path) -> None:
     assert cifar10_c(root).source.endswith("with seed 0 and frost synthetic")
 

@@ -90,6 +90,6 @@ def test_sites_are_listed() -> None:
     assert len(run("sites", "nets_of_mine:net", "1x8x8", "--all").stdout.splitlines()) > 5
 
 
-@pytest.mark.parametrize("command", ["sites", "fit", "predict", "sample", "import-hmc"])
+@pytest.mark.parametrize("command", ["demo", "sites", "fit", "predict", "sample", "import-hmc"])
 def test_help_teaches(command: str) -> None:
     assert len(run(command, "--help").stdout) > 500

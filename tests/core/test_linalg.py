@@ -1,8 +1,11 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from randomness import randn, random_spd
+from torch import Tensor
 from torch.testing import assert_close
 
 from shiftmatch.core.linalg import Ridge, pack, sym_power, unpack
@@ -50,3 +53,40 @@ def test_packing_loses_nothing(side: int) -> None:
     packed = pack(matrix)
     assert packed.shape == (3, side * (side + 1) // 2)
     assert torch.equal(unpack(packed, side), matrix)
+
+
+def ill_conditioned(side: int, spread: float) -> Tensor:
+    """Eigenvalues from 1 down to 1 / spread."""
+    turn, _ = torch.linalg.qr(randn(3, side, side))
+    matrix: Tensor = (turn * torch.logspace(0, -math.log10(spread), side, dtype=torch.float64)) @ turn.mT
+    return (matrix + matrix.mT) / 2
+
+
+@pytest.mark.parametrize("power", [0.5, -0.5])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("spread", [1.0, 1e3, 1e12])
+@pytest.mark.parametrize(
+    "ridge",
+    [Ridge(rtol=0.0), Ridge(jitter=1e-4), Ridge(rtol=0.1), Ridge(atol=0.3)],
+    ids=["none", "jitter", "rtol", "atol"],
+)
+def test_both_methods_give_the_same_roots(power: float, scale: float, spread: float, ridge: Ridge) -> None:
+    """Where eigenvalues reach the floor, or are too far apart to be certain, products give way to eigenvalues."""
+    matrix = scale * ill_conditioned(12, spread)
+    exact, products = (sym_power(matrix, power, ridge, method) for method in ("eigh", "newton-schulz"))
+    assert_close(products, exact, rtol=1e-7, atol=1e-7 * exact.abs().max().item())
+
+
+def test_every_matrix_of_a_batch_gets_the_method_that_suits_it() -> None:
+    thin = randn(6, 2)
+    matrix = torch.stack([random_spd(6), thin @ thin.T, torch.zeros(6, 6, dtype=torch.float64)])
+    exact, products = (sym_power(matrix, -0.5, Ridge(jitter=1e-4), method) for method in ("eigh", "newton-schulz"))
+    assert_close(products, exact, rtol=1e-8, atol=0)
+
+
+def test_threads_share_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = random_spd(7, 5, 20)
+    alone = sym_power(matrix, -0.5)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr("shiftmatch.core.linalg.PART", 20**2 * 3)
+    assert_close(sym_power(matrix, -0.5), alone, rtol=1e-12, atol=1e-12)

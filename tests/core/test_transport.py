@@ -8,6 +8,7 @@ from references import slow
 from torch import Tensor
 from torch.testing import assert_close
 
+from shiftmatch.core import pieces
 from shiftmatch.core.covariance import (
     STRUCTURES,
     ChannelMoments,
@@ -173,3 +174,59 @@ def test_autocast_does_not_reach_the_maths(structure: Covariance) -> None:
         goal = measure(structure, train)
         inside = transport(x, structure, goal)
     assert_close(inside, transport(x, structure, measure(structure, train)))
+
+
+@pytest.fixture
+def tiny_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three channels in groups of two, images in pieces of a few."""
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(pieces, "GROUP_BYTES", 2 * 71 * 5 * 4 * 8)
+
+
+LAYOUTS = {
+    "contiguous": lambda x: x,
+    "channels last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "images inside": lambda x: x.permute(1, 2, 0, 3).contiguous().permute(2, 0, 1, 3),
+    "every second": lambda x: x.repeat_interleave(2, dim=1)[:, ::2],
+}
+
+
+@pytest.mark.usefixtures("tiny_pieces")
+@pytest.mark.parametrize("name", list(LAYOUTS))
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_groups_and_pieces_equal_the_slow_version(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    train, test = maps(90, 3, 5, 4), maps(71, 3, 5, 4, seed=1, scale=2.0, shift=1.0)
+    expected = slow.spatial_kronecker(test.numpy(), train.numpy())
+    structure, x = SpatialKronecker(EXACT), LAYOUTS[name](test.to(dtype))
+    before = x.clone()
+    matched = transport(x, structure, measure(structure, LAYOUTS[name](train)))
+    assert matched.dtype == dtype
+    np.testing.assert_allclose(matched, expected, rtol=tolerance, atol=tolerance)
+    assert torch.equal(x, before)
+    if name in {"contiguous", "channels last"}:
+        assert matched.stride() == x.stride()
+
+
+@EVERY_STRUCTURE
+@pytest.mark.usefixtures("tiny_pieces")
+def test_gradients_do_not_change_what_comes_out(structure: Covariance) -> None:
+    goal = measure(structure, maps(90, 3, 5, 4))
+    x = maps(71, 3, 5, 4, seed=1, scale=2.0)
+    assert_close(transport(x.clone().requires_grad_(), structure, goal).detach(), transport(x, structure, goal))
+
+
+@EVERY_STRUCTURE
+def test_newton_schulz_moves_to_the_same_place(structure: Covariance) -> None:
+    goal, x = measure(structure, maps(90, 3, 5, 4)), maps(71, 3, 5, 4, seed=1, scale=2.0)
+    assert_close(
+        transport(x, structure, goal, roots="newton-schulz"), transport(x, structure, goal), rtol=1e-7, atol=1e-7
+    )
+
+
+@EVERY_STRUCTURE
+def test_a_part_of_the_batch_stands_for_the_whole(structure: Covariance) -> None:
+    goal, half = measure(structure, maps(90, 3, 5, 4)), maps(60, 3, 5, 4, seed=1, scale=2.0)
+    twice = half.repeat_interleave(2, dim=0)
+    part = transport(twice, structure, goal, every=2)
+    assert_close(part[::2], transport(half, structure, goal))
+    assert_close(part, transport(twice, structure, goal))

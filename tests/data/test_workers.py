@@ -36,10 +36,21 @@ def test_workers_do_not_outlive_a_killed_parent() -> None:
         workers = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(workers) == 2
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # a busy machine takes long to start them
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, workers))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_shared_comes_before_each_item(workers: int) -> None:
+    with mapping(workers, 10, 2) as run:
+        assert list(run(pow, [7, 9])) == [10**2 % 7, 10**2 % 9]
+
+
+def test_what_cannot_be_sent_is_said_in_words() -> None:
+    with pytest.raises(InputError, match=r"something cannot.*workers=1"), mapping(2, lambda: None):
+        pass
 
 
 def test_there_is_at_least_one_worker() -> None:

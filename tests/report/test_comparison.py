@@ -18,7 +18,7 @@ def compared(ours: dict[str, float], metric: str = "accuracy") -> Comparison:
 def test_the_headline_is_the_mean_over_the_corruptions_without_clean_images() -> None:
     found = compared({"clean": 0.91, "fog": 0.8, "snow": 0.70})
     assert (found.overall.before, found.overall.after) == (0.625, 0.75)
-    assert headline(found) == "ours raises accuracy on set-c from 62.5\u00a0% to 75.0\u00a0%"
+    assert headline(found) == "ours raises accuracy from 62.5\u00a0% to 75.0\u00a0% on set-c"
     assert scope(found) == "mean over 2 corruptions at severity 5"
 
 
@@ -36,6 +36,18 @@ def test_what_is_lost_is_named_cell_by_cell_worst_first() -> None:
 def test_a_tie_is_no_loss() -> None:
     assert losses(compared(PLAIN)) == "It loses to plain nowhere: in none of 2 cells."
     assert "keeps accuracy" in headline(compared(PLAIN))
+    assert "no better and no worse than plain" in sentences(compared(PLAIN))[0]
+
+
+@pytest.mark.parametrize(
+    ("severities", "words"),
+    [((5,), "severity 5"), ((1, 2), "severities 1 and 2"), ((1, 3, 5), "severities 1, 3 and 5"), ((2, 3, 4), "2 to 4")],
+)
+def test_the_scope_names_the_severities(severities: tuple[int, ...], words: str) -> None:
+    found = compare(grid_of(everything(severities=severities), "set-c", "accuracy"), "plain", "ShiftMatch")
+    assert found is not None
+    assert scope(found).startswith("mean over 3 corruptions at ")
+    assert scope(found).endswith(words)
 
 
 def test_less_is_better_where_the_metric_is_an_error() -> None:

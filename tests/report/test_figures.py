@@ -1,4 +1,6 @@
+import re
 from collections.abc import Callable
+from importlib.resources import files
 
 import pytest
 from made_scores import METHODS, everything, table
@@ -44,6 +46,11 @@ def test_bars_are_gains_and_losses_have_another_colour() -> None:
     bars = {round(bar.get_width()): bar.get_facecolor() for bar in figure.axes[0].patches}  # type: ignore[attr-defined]
     assert set(bars) == {25, -25}
     assert len(set(bars.values())) == 2
+
+
+def test_the_colours_are_those_of_the_page() -> None:
+    style = (files("shiftmatch.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"--c\d: light-dark\((#\w+)", style)) == figures.COLOURS
 
 
 def test_the_worst_cells_have_frames() -> None:

@@ -10,7 +10,7 @@ EXPECTED = """# a \\_title\\_
 
 ## set-c: accuracy
 
-ours raises accuracy on set-c from 62.5\u00a0% to 75.0\u00a0%, 12.5 points better than plain: \
+ours raises accuracy from 62.5\u00a0% to 75.0\u00a0% on set-c, 12.5 points better than plain: \
 mean over 2 corruptions at severity 5. On clean images, from 90.0\u00a0% to 91.0\u00a0%, 1.0 points better. \
 It gains most under fog at severity 5: +30.0 points.
 

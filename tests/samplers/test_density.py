@@ -30,6 +30,35 @@ def test_the_gradient_in_pieces_is_that_of_one_plain_backward_pass(chunk: int) -
         torch.testing.assert_close(gradient[name], parameter.grad)
 
 
+class Viewing(nn.Module):
+    """Flattens with `view`, which needs the channels first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.Sequential(nn.Conv2d(1, 3, 3), nn.Conv2d(3, 3, 3))
+        self.dense = nn.Linear(3 * 24 * 24, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.dense(self.convs(x).view(len(x), -1))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [(build("lenet"), torch.channels_last), (Viewing(), torch.contiguous_format)],
+    ids=["lenet", "view"],
+)
+def test_the_layout_is_one_that_the_network_takes_and_gradients_do_not_show_it(
+    model: nn.Module, layout: torch.memory_format
+) -> None:
+    images, labels = data(5)
+    density = log_posterior(model, (images, labels))
+    assert density.layout == layout
+    value, gradient = density.value_and_grad(params_of(model), torch.Generator())
+    assert value.isfinite()
+    assert all(g.is_contiguous() for g in gradient.values())
+
+
 def test_minibatches_are_unbiased() -> None:
     """Every minibatch of one, weighted, averages to the whole."""
     model, (images, labels) = build("mlp", hidden=()), data(6)

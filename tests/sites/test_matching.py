@@ -326,3 +326,25 @@ def test_test_time_batchnorm_equals_train_mode_and_goes_back() -> None:
 def test_test_time_batchnorm_needs_batchnorm() -> None:
     with pytest.raises(InputError, match="ChannelMoments"):
         sm.adapt_batchnorm(GroupNormNet())
+
+
+def test_moments_on_a_part_of_the_batch() -> None:
+    net, x = ready(InPlaceNet), train_images()
+    statistics = sm.fit(net, x, progress=False)
+    twice = x.repeat_interleave(2, dim=0)
+    robust = sm.match(net, statistics, measured_on=300)
+    assert_close(robust(twice)[::2], sm.match(net, statistics)(x))
+    assert_close(sm.match(net, statistics, measured_on=1000)(x), sm.match(net, statistics)(x), rtol=0, atol=0)
+    assert "measured_on=300" in repr(robust)
+    with pytest.raises(InputError, match="measured_on"):
+        sm.match(net, statistics, measured_on=1)
+
+
+def test_how_roots_are_taken_can_be_chosen_and_seen() -> None:
+    net, x = ready(InPlaceNet), train_images()
+    statistics = sm.fit(net, x, progress=False)
+    products = sm.match(net, statistics, roots="newton-schulz")
+    assert_close(products(2 * x), sm.match(net, statistics)(2 * x), rtol=1e-7, atol=1e-7)
+    assert "roots=newton-schulz" in repr(products)
+    with pytest.raises(InputError, match="newton-schulz"):
+        sm.match(net, statistics, roots="svd")

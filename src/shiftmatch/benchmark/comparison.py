@@ -8,15 +8,17 @@ from typing import Any
 import torch
 
 from shiftmatch.benchmark.cells import UNFIT
-from shiftmatch.benchmark.evaluation import Predictor, evaluate
+from shiftmatch.benchmark.evaluation import evaluate
 from shiftmatch.benchmark.identity import identity
 from shiftmatch.benchmark.methods import METHODS, Method, method_named, predictor
+from shiftmatch.benchmark.predicting import Predictor
 from shiftmatch.benchmark.scores import Scores
 from shiftmatch.benchmark.suites import Suite, open_suite
 from shiftmatch.benchmark.training import training_batches
 from shiftmatch.corruptions import PAPER
 from shiftmatch.data.own import Preprocessing
 from shiftmatch.errors import InputError
+from shiftmatch.metrics.registry import named
 from shiftmatch.opening import check_runs, open_members
 
 
@@ -46,6 +48,7 @@ class Comparison:
         """Prepare the methods and evaluate them; finished cells are kept in `folder`."""
         suite, prepare = self._open_suite(), Preprocessing.of(self.mean, self.std)
         methods = self._methods(fmean(prepare.std))
+        metrics = [named(metric)[1] for metric in self.metrics]
         members = open_members(self.network, self.weights, self.posterior)
         check_runs(members[0], prepare(suite.clean.images[torch.arange(min(2, len(suite)))]))
         batches = training_batches(suite, prepare, self.train_images, path=self.train)
@@ -58,7 +61,7 @@ class Comparison:
         return evaluate(
             predictors,
             suite,
-            self.metrics,
+            metrics,
             preprocess=prepare,
             batch=self.batch,
             stream=self.stream,

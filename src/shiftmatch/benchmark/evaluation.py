@@ -1,47 +1,33 @@
 """evaluate(): every method on every corruption at every severity, one table of scores."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from math import ceil
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
 from shiftmatch.benchmark.cells import CellFolder
 from shiftmatch.benchmark.identity import identity
+from shiftmatch.benchmark.predicting import Predictor, Preprocess, naming, predict_all
 from shiftmatch.benchmark.scores import Score, Scores
 from shiftmatch.benchmark.streams import CLEAN, Cell, gather
 from shiftmatch.benchmark.streams import stream as planned_stream
 from shiftmatch.benchmark.suites import Suite
 from shiftmatch.data.own import Preprocessing
 from shiftmatch.data.workers import mapping, one_thread
-from shiftmatch.errors import InputError, ShiftMatchError
+from shiftmatch.errors import InputError
 from shiftmatch.metrics.registry import Metric, named, numbers
 from shiftmatch.progress import track
 from shiftmatch.provenance import versions
 from shiftmatch.shapes import Pixels
 
-Predictor: TypeAlias = Callable[[Tensor], Tensor]
-"""Images as a network takes them in, probabilities out."""
-
-Preprocess: TypeAlias = Callable[[Tensor], Tensor]
-"""Pixels from 0 to 255 in, images as a network takes them out."""
-
 Found: TypeAlias = dict[str, dict[str, float]]
 """Of one cell: method -> metric -> number."""
-
-
-@runtime_checkable
-class Episodic(Protocol):
-    """A predictor that changes with what it sees."""
-
-    def reset(self) -> None:
-        """Forget it."""
 
 
 def evaluate(
@@ -127,7 +113,7 @@ class _Job:
         rest = {name: predict for name, predict in self.methods.items() if name not in found}
         probabilities, labels = predict_all(rest, self._batches(cell), self.preprocess)
         for name, p in probabilities.items():
-            with _naming(name):
+            with naming(name):
                 found[name] = {k: v for metric in self.metrics for k, v in numbers(metric, p, labels).items()}
             self.store.save(cell, name, self._depends(cell, name), found[name])
         return found
@@ -155,45 +141,6 @@ def _plan(suite: Suite, cell: Cell, name: str | None) -> tuple[Int64[Tensor, "n"
         return planned_stream(name, suite, seed=suite.seed).index, [cell] * len(suite)
     planned = planned_stream(name, suite, seed=suite.seed, corruptions=cell[0], severity=cell[1])
     return planned.index, planned.cells
-
-
-def predict_all(
-    methods: Mapping[str, Predictor],
-    batches: Iterable[tuple[Pixels, Int64[Tensor, "b"]]],
-    preprocess: Preprocess,
-) -> tuple[dict[str, Float[Tensor, "n k"]], Int64[Tensor, "n"]]:
-    """What every method says of all images, and their labels; the images of one batch are in memory at a time."""
-    for predict in methods.values():
-        if isinstance(predict, Episodic):
-            predict.reset()
-    found: dict[str, list[Tensor]] = {name: [] for name in methods}
-    labels = []
-    for pixels, expected in batches:
-        inputs = preprocess(pixels)
-        labels.append(expected)
-        for name, predict in methods.items():
-            with _naming(name), torch.no_grad():
-                found[name].append(_checked(predict(inputs), len(pixels)))
-    return {name: torch.cat(parts) for name, parts in found.items()}, torch.cat(labels)
-
-
-@contextmanager
-def _naming(method: str) -> Iterator[None]:
-    """Errors inside say which method they come from."""
-    try:
-        yield
-    except ShiftMatchError as error:
-        raise type(error)(f"{method}: {error}") from None
-
-
-def _checked(probabilities: Tensor, images: int) -> Float[Tensor, "b k"]:
-    if probabilities.ndim != 2 or len(probabilities) != images:
-        raise InputError(
-            f"Expected the probabilities of {images} images, one row for each; got a tensor of shape "
-            f"{tuple(probabilities.shape)}. A method takes a batch of images and returns probabilities: "
-            "shiftmatch.average([network]) makes one of a network."
-        )
-    return probabilities.detach().cpu()
 
 
 def _check(methods: Mapping[str, Predictor], metrics: Sequence[str | Metric], batch: int) -> None:

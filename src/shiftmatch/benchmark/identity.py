@@ -1,21 +1,24 @@
 """A hash of what a value is made of, so that results are not used for other networks, images or settings by mistake."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
-from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.moments import Moments
 from shiftmatch.sites.fingerprint import fingerprint
 
+DATA = (bool, int, float, str, tuple, list, np.ndarray, Tensor, nn.Module)
+"""What a function may use of its module and is read; other functions are not followed."""
+
 
 def identity(value: object) -> str:
-    """SHA-256 over the content of a value: weights, settings, images; of a function its code and what it encloses.
+    """SHA-256 over the content of a value: weights, settings, images; of a function its code and the data it uses.
 
     Measured moments count by their number alone, as their last digits depend on the number of threads; paths, not at
     all, as the same data may lie elsewhere.
@@ -23,57 +26,67 @@ def identity(value: object) -> str:
     >>> identity({"a": torch.ones(2)}) == identity({"a": torch.ones(2)}) != identity({"a": torch.zeros(2)})
     True
     """
-    digest = hashlib.sha256()
-    for part in _parts(value):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.hexdigest()
+    reader = _Reader()
+    reader.add(value)
+    return reader.digest.hexdigest()
 
 
-def _parts(value: object) -> Iterator[bytes]:
-    yield type(value).__qualname__.encode()
-    match value:
-        case None | bool() | int() | float() | str() | bytes() | torch.dtype() | type():
-            yield repr(value).encode()
-        case Tensor():
-            yield f"{value.dtype} {tuple(value.shape)}".encode()
-            yield value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        case Moments():
-            yield str(value.count).encode()
-        case nn.Module():
-            yield repr(value).encode()
-            yield fingerprint(value).encode()
-            yield from _parts({k: v for k, v in vars(value).items() if not k.startswith("_") and k != "training"})
-        case FunctionType() | MethodType() | partial():
-            yield from _function(value)
-        case PurePath():
+class _Reader:
+    """Goes through a value, part by part; a part that holds itself is entered once."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+        self.entered: set[int] = set()
+
+    def add(self, value: object) -> None:
+        if id(value) in self.entered:
             return
-        case Mapping() if not is_dataclass(value):
-            for key, item in value.items():
-                yield from _parts(key)
-                yield from _parts(item)
-        case Sequence():
-            for item in value:
-                yield from _parts(item)
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            for field in fields(value):
-                yield from _parts(getattr(value, field.name))
+        self.entered.add(id(value))
+        self.write(type(value).__qualname__)
+        self.read(value)
+        self.entered.remove(id(value))
+
+    def write(self, part: str | bytes) -> None:
+        """With its length before it, so that `ab, c` is not `a, bc`."""
+        content = part.encode() if isinstance(part, str) else part
+        self.digest.update(len(content).to_bytes(8, "big"))
+        self.digest.update(content)
+
+    def read(self, value: object) -> None:
+        match value:
+            case None | bool() | int() | float() | str() | bytes() | torch.dtype() | type() | CodeType():
+                self.write(_constant(value))
+            case Tensor():
+                self.write(f"{value.dtype} {tuple(value.shape)}")
+                self.write(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            case np.ndarray():
+                self.add(torch.from_numpy(value))
+            case Moments():
+                self.write(str(value.count))
+            case nn.Module():
+                self.write(f"{value!r} {fingerprint(value)}")
+                self.add({k: v for k, v in vars(value).items() if not k.startswith("_") and k != "training"})
+            case FunctionType():
+                enclosed = [cell.cell_contents for cell in value.__closure__ or ()]
+                self.add([value.__qualname__, value.__code__, value.__defaults__, value.__kwdefaults__, enclosed])
+                around = {name: value.__globals__.get(name) for name in value.__code__.co_names}
+                self.add({name: item for name, item in around.items() if isinstance(item, DATA)})
+            case MethodType():
+                self.add([value.__func__, value.__self__])
+            case partial():
+                self.add([value.func, value.args, value.keywords])
+            case Mapping() if not is_dataclass(value):
+                self.add([part for item in value.items() for part in item])
+            case Sequence():
+                self.write(str(len(value)))
+                for item in value:
+                    self.add(item)
+            case _ if is_dataclass(value):
+                self.add([getattr(value, field.name) for field in fields(value)])
 
 
-def _function(value: FunctionType | MethodType | partial[object]) -> Iterator[bytes]:
-    match value:
-        case FunctionType():
-            yield value.__qualname__.encode()
-            yield from _code(value.__code__)
-            enclosed = [cell.cell_contents for cell in value.__closure__ or ()]
-            yield from _parts([enclosed, value.__defaults__, value.__kwdefaults__])
-        case MethodType():
-            yield from _parts([value.__func__, value.__self__])
-        case partial():
-            yield from _parts([value.func, value.args, value.keywords])
-
-
-def _code(code: CodeType) -> Iterator[bytes]:
-    yield code.co_code
-    for constant in code.co_consts:
-        yield from _code(constant) if isinstance(constant, CodeType) else [repr(constant).encode()]
+def _constant(value: object) -> str:
+    """A value that holds no others, as text; code without the places in files that it came from."""
+    if not isinstance(value, CodeType):
+        return repr(value)
+    return f"{value.co_code!r} {value.co_names} {[_constant(constant) for constant in value.co_consts]}"

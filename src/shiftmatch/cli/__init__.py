@@ -4,6 +4,7 @@ import typer
 
 from shiftmatch.cli.corrupt import corrupt
 from shiftmatch.cli.data import app as data_app
+from shiftmatch.cli.demo import demo
 from shiftmatch.cli.evaluate import evaluate
 from shiftmatch.cli.fit import fit
 from shiftmatch.cli.import_hmc import import_hmc
@@ -14,9 +15,12 @@ from shiftmatch.cli.sample import sample
 from shiftmatch.cli.sites import sites
 from shiftmatch.errors import ShiftMatchError
 
+FOR_FIGURES = ("matplotlib", "pandas")
+"""Packages that only figures and tables need."""
+
 app = typer.Typer(name="shiftmatch", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 app.add_typer(data_app, name="data")
-for command in (sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce):
+for command in (demo, sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce):
     app.command()(command)
 
 
@@ -31,4 +35,9 @@ def main() -> None:
         app()
     except ShiftMatchError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(1) from error
+    except ModuleNotFoundError as error:
+        if error.name not in FOR_FIGURES:
+            raise
+        typer.secho(f"error: this needs {error.name}: pip install 'shiftmatch[report]'", fg="red", err=True)
         raise SystemExit(1) from error

@@ -14,11 +14,14 @@ def sample(
     *,
     out: Annotated[Path, typer.Option(help="The posterior file to write.")],
     weights: Weights = None,
-    method: Annotated[str, typer.Option(help="hmc, sgld, sghmc, or ensemble.")] = "hmc",
-    draws: Annotated[int, typer.Option(min=1, help="Draws to keep, or members to train.")] = 20,
-    burn_in: Annotated[int, typer.Option(min=0, help="Draws to throw away first; HMC tunes its step in them.")] = 20,
+    method: Annotated[str, typer.Option(help="hmc, sgld, sghmc, vi, or ensemble.")] = "hmc",
+    draws: Annotated[int, typer.Option(min=1, help="Draws to keep of each chain, or members to train.")] = 20,
+    chains: Annotated[int, typer.Option(min=1, help="Chains; the first starts from the weights given.")] = 1,
+    burn_in: Annotated[
+        int, typer.Option(min=0, help="Draws to throw away first; HMC tunes its step in them, VI is fitted.")
+    ] = 20,
     step_size: Annotated[
-        float, typer.Option(help="HMC: the first step. Others: learning rate of the mean loss.")
+        float, typer.Option(help="HMC: the first step. VI: Adam's. Others: learning rate of the mean loss.")
     ] = 1e-3,
     trajectory: Annotated[float, typer.Option(help="HMC: how long to follow each trajectory.")] = 0.1,
     steps: Annotated[int, typer.Option(min=1, help="Others: minibatch steps to a draw.")] = 100,
@@ -38,14 +41,17 @@ def sample(
     Example: shiftmatch sample lenet digits/ --grey --mean 0.1307 --std 0.3081 --method sghmc --step-size 0.01
     --out digits.safetensors
     """
+    import torch
+
     from shiftmatch.data.own import Preprocessing, open_images
-    from shiftmatch.inference import Inference
+    from shiftmatch.inference import LOOKED_AT, Inference, verdict
     from shiftmatch.opening import architecture_named, check_takes, open_network
 
     images = open_images(data, Preprocessing.of(mean, std, size=size, grey=grey))
-    settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch, weight_decay, seed)
+    settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch, weight_decay, seed, chains)
     start = open_network(network, weights, seed=seed)
     check_takes(start, images)
     posterior = settings.run(start, images.training_data(), folder=folder, architecture=architecture_named(network))
     posterior.save(out)
     typer.echo(f"{len(posterior)} draws are in {out}")
+    typer.echo(verdict(posterior, images.inputs(torch.arange(min(LOOKED_AT, len(images)))), start))

@@ -1,16 +1,30 @@
 """Powers of symmetric positive semi-definite matrices, and what keeps them finite."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from shiftmatch.core.newton import newton_schulz
 
 Sym = Float[Tensor, "*group d d"]
 """Symmetric positive semi-definite matrices."""
 
 TINY = torch.finfo(torch.float64).tiny
 """The last resort of an eigenvalue floor: a matrix of zeros still has finite powers."""
+
+
+RootMethod: TypeAlias = Literal["auto", "eigh", "newton-schulz"]
+"""How roots are taken; "auto" follows `root_method`."""
+
+BATCHED_SIDE = 32
+"""On CUDA, eigendecompositions of larger matrices are done one by one."""
+
+PART = 1 << 14
+"""Numbers that one thread decomposes at a time: enough to be worth it, too few for threads of its own."""
 
 
 @dataclass(frozen=True)
@@ -26,20 +40,60 @@ class Ridge:
     atol: float = 0.0
 
 
-def sym_power(matrix: Sym, power: float, ridge: Ridge = Ridge()) -> Sym:  # noqa: B008 (frozen)
-    """M^power of the ridged matrix, in float64 on the CPU.
+def root_method(device: torch.device, side: int) -> RootMethod:
+    """Eigendecompositions, unless they would be done one by one on a GPU.
+
+    >>> root_method(torch.device("cpu"), 112), root_method(torch.device("cuda"), 112)
+    ('eigh', 'newton-schulz')
+    """
+    return "newton-schulz" if device.type == "cuda" and side > BATCHED_SIDE else "eigh"
+
+
+def sym_power(matrix: Sym, power: float, ridge: Ridge = Ridge(), method: RootMethod = "auto") -> Sym:  # noqa: B008
+    """M^power of the ridged matrix, in float64.
 
     >>> sym_power(torch.diag(torch.tensor([4.0, 9.0])), -0.5).diagonal()
     tensor([0.5000, 0.3333], dtype=torch.float64)
     """
-    matrix = matrix.to("cpu", torch.float64)
+    matrix = matrix.double()
     if ridge.jitter:
         matrix = matrix + ridge.jitter * torch.diag_embed(matrix.diagonal(dim1=-2, dim2=-1))
-    values, vectors = torch.linalg.eigh(matrix)  # ascending, so the last is λ_max
+    if method == "auto":
+        method = root_method(matrix.device, matrix.shape[-1])
+    if method == "newton-schulz" and abs(power) == 0.5:
+        return _root_by_products(matrix, power, ridge)
+    return _power_by_eigenvalues(matrix, power, ridge)
+
+
+def _power_by_eigenvalues(matrix: Sym, power: float, ridge: Ridge) -> Sym:
+    values, vectors = _eigh(matrix)  # ascending, so the last is λ_max
     floor = (ridge.rtol * values[..., -1:]).clamp_min(max(ridge.atol, TINY))
     powered = torch.maximum(values, floor).pow(power)
     root: Tensor = (vectors * powered[..., None, :]) @ vectors.mT
     return root
+
+
+def _root_by_products(matrix: Sym, power: float, ridge: Ridge) -> Sym:
+    """Newton–Schulz where it is certain and no eigenvalue is as low as the floor; elsewhere by eigenvalues."""
+    roots = newton_schulz(matrix)
+    least = 1 / torch.linalg.matrix_norm(roots.inverse @ roots.inverse)  # ≤ λ_min, as |M⁻¹| ≥ 1 / λ_min
+    floor = (ridge.rtol * torch.linalg.matrix_norm(matrix)).clamp_min(max(ridge.atol, TINY))
+    good = (roots.certain & (least >= floor))[..., None, None]
+    result = roots.root if power > 0 else roots.inverse
+    return result if good.all() else torch.where(good, result, _power_by_eigenvalues(matrix, power, ridge))
+
+
+def _eigh(matrix: Sym) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors. LAPACK takes one matrix at a time, so on a CPU threads share a large batch."""
+    side, threads = matrix.shape[-1], torch.get_num_threads()
+    parts = matrix.reshape(-1, side, side).split(max(1, PART // side**2))
+    if matrix.device.type != "cpu" or min(threads, len(parts)) == 1:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors
+    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
+        found = list(pool.map(torch.linalg.eigh, parts))
+    values, vectors = (torch.cat(piece) for piece in zip(*found, strict=True))
+    return values.reshape(matrix.shape[:-1]), vectors.reshape(matrix.shape)
 
 
 def pack(matrix: Sym) -> Float[Tensor, "*group packed"]:

@@ -2,22 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
 from math import prod
-from operator import add
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from shiftmatch.core.covariance import Covariance, Tolerance, View
-from shiftmatch.core.linalg import sym_power
+from shiftmatch.core.covariance import Covariance, View
+from shiftmatch.core.goals import Goal, goal_of
+from shiftmatch.core.linalg import RootMethod, sym_power
 from shiftmatch.core.moments import Moments, blend
+from shiftmatch.core.pieces import channel_groups, empty_as, laid_out
 from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features
-
-PIECE = 64
-"""Images handled at once, so that a piece stays in the processor's cache."""
 
 MOST_BYTES = 4 * 2**30
 """Covariances of one view that take more memory than this are refused rather than tried."""
@@ -33,17 +31,27 @@ def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
     >>> [moments.scatter.shape for moments in measure(SpatialKronecker(), torch.ones(2, 3, 4, 5))]
     [torch.Size([3, 4, 4]), torch.Size([3, 5, 5])]
     """
-    views, pieces = structure.views(x.ndim), _pieces(x)
+    views = structure.views(x.ndim)
     for view in views:
         _check_size(structure, view, x)
-    return tuple(_measure(view, pieces) for view in views)
+    groups = [_measure(views, laid_out(x[:, channels])) for channels in channel_groups(x, views)]
+    return tuple(Moments.cat(parts).to("cpu") for parts in zip(*groups, strict=True))
 
 
-def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, weight: float = 0.0) -> Features:
+def transport(
+    x: Features,
+    structure: Covariance,
+    train: Sequence[Moments],
+    *,
+    weight: float = 0.0,
+    every: int = 1,
+    roots: RootMethod = "auto",
+) -> Features:
     """Move a batch of features to the training moments, view by view.
 
     `weight` is the part that the training moments have in those of the batch: 0 trusts the batch alone, 1 is the
-    identity. Gradients flow through the features, not through their moments. An empty batch is returned as it is.
+    identity. The batch is measured on one image in `every`; `roots` says how its roots are taken. Gradients flow
+    through the features, not through their moments. An empty batch is returned as it is.
 
     >>> from shiftmatch.core.covariance import ChannelMoments
     >>> train = measure(ChannelMoments(), torch.tensor([[-1.0], [1.0]]))
@@ -53,22 +61,50 @@ def transport(x: Features, structure: Covariance, train: Sequence[Moments], *, w
     """
     if len(x) == 0:
         return x
-    views, pieces = structure.views(x.ndim), _pieces(x)
-    fixed = list(_at_once([_measure(view, pieces) for view in views], train)) if structure.one_shot else []
+    estimate = _Estimate(structure, weight, every, roots)
+    goals = [goal_of(moments, structure.tolerance.train, x.device, roots) for moments in train]
+    groups = channel_groups(x, structure.views(x.ndim))
+    moved = (_moved(x[:, part], estimate, [goal.of(part) for goal in goals]) for part in groups)
+    if torch.is_grad_enabled() and x.requires_grad:
+        return torch.cat([torch.cat(pieces) for pieces in moved], dim=1).to(x.dtype)
+    out = empty_as(x)
+    for part, pieces in zip(groups, moved, strict=True):
+        for place, piece in zip(out[:, part].split(len(pieces[0])), pieces, strict=True):
+            place.copy_(piece)
+    return out
+
+
+class _Estimate(NamedTuple):
+    """How the map of a batch is found."""
+
+    structure: Covariance
+    weight: float
+    every: int
+    roots: RootMethod
+
+
+def _moved(x: Features, estimate: _Estimate, goals: Sequence[Goal]) -> list[Tensor]:
+    """Channels that need no others, moved, in pieces."""
+    structure, pieces = estimate.structure, laid_out(x)
+    views = structure.views(x.ndim)
+    seen = pieces if estimate.every == 1 else laid_out(x[:: estimate.every])
+    fixed = list(_at_once(_measure(views, seen), goals)) if structure.one_shot else []
     for i, view in enumerate(views):
-        test, goal = fixed[i] if fixed else (_measure(view, pieces), train[i])
-        scale, offset = _affine(test, goal, structure.tolerance, weight)
-        pieces = [_apply(view, scale, offset, piece) for piece in pieces]
-    return torch.cat(pieces).to(x.dtype)
+        test, goal = fixed[i] if fixed else (_measure([view], seen)[0], goals[i])
+        scale, offset = (part.to(pieces[0]) for part in _affine(test, goal, estimate))
+        moved = [_apply(view, scale, offset, piece) for piece in pieces]
+        seen = moved if seen is pieces else [_apply(view, scale, offset, piece) for piece in seen]
+        pieces = moved
+    return pieces
 
 
-def _affine(test: Moments, train: Moments, tolerance: Tolerance, weight: float) -> tuple[Tensor, Tensor]:
+def _affine(test: Moments, goal: Goal, estimate: _Estimate) -> tuple[Tensor, Tensor]:
     """A and b of x' = A x + b per group; the identity where a group is constant."""
+    train = goal.moments
     alive = ~_either_constant(test, train)[..., None, None]
-    test = blend(test, train, weight)
-    color = sym_power(train.covariance, 0.5, tolerance.train)
-    whiten = sym_power(test.covariance, -0.5, tolerance.test)
-    scale = torch.where(alive, color @ whiten, torch.eye(color.shape[-1], dtype=color.dtype))
+    test = blend(test, train, estimate.weight)
+    whiten = sym_power(test.covariance, -0.5, estimate.structure.tolerance.test, estimate.roots)
+    scale = torch.where(alive, goal.root @ whiten, torch.eye(whiten.shape[-1]).to(whiten))
     offset = torch.where(alive, train.mean - scale @ test.mean, torch.zeros_like(test.mean))
     return scale, offset
 
@@ -81,12 +117,13 @@ def _either_constant(a: Moments, b: Moments) -> Bool[Tensor, "*group"]:
     return constant(a, b) | constant(b, a)
 
 
-def _at_once(test: Sequence[Moments], train: Sequence[Moments]) -> Iterator[tuple[Moments, Moments]]:
+def _at_once(test: Sequence[Moments], goals: Sequence[Goal]) -> Iterator[tuple[Moments, Goal]]:
     """Moments measured together: the first pair moves mean and scale, so that the others have only the shape left."""
-    yield test[0], train[0]
-    for now, goal in zip(test[1:], train[1:], strict=True):
-        rescale = torch.where(_either_constant(now, goal), 1.0, goal.variance / now.variance)[..., None, None]
-        yield replace(now, mean=goal.mean, scatter=now.scatter * rescale), goal
+    yield test[0], goals[0]
+    for now, goal in zip(test[1:], goals[1:], strict=True):
+        train = goal.moments
+        rescale = torch.where(_either_constant(now, train), 1.0, train.variance / now.variance)[..., None, None]
+        yield replace(now, mean=train.mean, scatter=now.scatter * rescale), goal
 
 
 def _check_size(structure: Covariance, view: View, x: Features) -> None:
@@ -99,41 +136,26 @@ def _check_size(structure: Covariance, view: View, x: Features) -> None:
         )
 
 
-def _pieces(x: Features) -> list[Tensor]:
-    """Features in cache-sized pieces, in at least single precision, laid out so that views of them need no copy.
-
-    In memory the images come between the first and the second axis of space: then the rows of a channel lie together
-    in (c, h, b·w) and its columns in (c, h·b, w).
-    """
-    x = x if x.dtype == torch.float64 else x.float()
-    if x.ndim == 2:
-        return list(x.split(PIECE))
-    order = (1, 2, 0, *range(3, x.ndim))
-    inverse = [order.index(axis) for axis in range(x.ndim)]
-    return [piece.permute(order).contiguous().permute(inverse) for piece in x.split(PIECE)]
-
-
-def _full_precision(pieces: Sequence[Tensor]) -> torch.autocast:
+def _full_precision(x: Tensor) -> torch.autocast:
     """Products of matrices as they are, also where the user's network runs under autocast."""
-    return torch.autocast(pieces[0].device.type, enabled=False)
+    return torch.autocast(x.device.type, enabled=False)
 
 
 @torch.no_grad()
-def _measure(view: View, pieces: Sequence[Tensor]) -> Moments:
-    with _full_precision(pieces):
-        moments = reduce(add, (Moments.of(view.open(piece)) for piece in pieces))
-    if not moments.is_finite():
+def _measure(views: Sequence[View], pieces: Sequence[Tensor]) -> tuple[Moments, ...]:
+    with _full_precision(pieces[0]):
+        moments = tuple(Moments.gathered([view.open(piece) for piece in pieces]) for view in views)
+    if not all(measured.is_finite() for measured in moments):
         raise NonFiniteError("the features hold NaN or infinite values, so nothing can be measured; look at the input.")
     return moments
 
 
 def _apply(view: View, scale: Tensor, offset: Tensor, piece: Tensor) -> Tensor:
     """A x + b in every group of the view, in the memory layout that the piece has."""
-    scale, offset = scale.to(piece.device, piece.dtype), offset.to(piece.device, piece.dtype)
     samples = view.open(piece)
     flat, bias = samples.flatten(-2), offset[..., None].expand_as(samples).flatten(-2)
     samples_lie_together = flat.stride(-1) == 1
-    with _full_precision([piece]):
+    with _full_precision(piece):
         moved = (
             torch.baddbmm(bias, scale, flat) if samples_lie_together else torch.baddbmm(bias.mT, flat.mT, scale.mT).mT
         )

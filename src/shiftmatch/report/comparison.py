@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean
 from typing import NamedTuple
 
@@ -52,14 +53,22 @@ class Comparison:
         return sorted((cell for cell in self.corrupted if self.changes[cell].gain < 0), key=self._gain)
 
     @property
+    def loses(self) -> bool:
+        """Whether the method is worse than the baseline anywhere, clean images included."""
+        return any(change.gain < 0 for change in self.changes.values())
+
+    @property
     def best(self) -> Cell:
         return max(self.corrupted, key=self._gain)
 
     def gains(self) -> dict[str, float]:
-        """What is gained under each corruption and on clean images, on the mean over the severities, most first."""
+        """What is gained under each corruption and on clean images, on the mean over the severities, most first.
+
+        A gain that is no number, because a value is infinite, is left out.
+        """
         names = dict.fromkeys(cell.corruption for cell in self.changes)
         gains = {name: self.mean(cell for cell in self.changes if cell.corruption == name).gain for name in names}
-        return dict(sorted(gains.items(), key=lambda item: -item[1]))
+        return dict(sorted(((name, gain) for name, gain in gains.items() if isfinite(gain)), key=lambda item: -item[1]))
 
     def mean(self, cells: Iterable[Cell]) -> Change:
         changes = [self.changes[cell] for cell in cells]
@@ -84,7 +93,7 @@ def headline(found: Comparison) -> str:
     """The result in one line."""
     measure, change = found.grid.measure, found.overall
     figures = f"from {measure.show(change.before)} to {measure.show(change.after)}"
-    return f"{found.method} {_verb(change)} {measure.title} on {found.grid.data} {figures}"
+    return f"{found.method} {_verb(change)} {measure.title} {figures} on {found.grid.data}"
 
 
 def sentences(found: Comparison) -> list[str]:
@@ -117,7 +126,7 @@ def scope(found: Comparison) -> str:
         return "clean images"
     severities = sorted({cell.severity for cell in found.corrupted if cell.severity is not None})
     over = f"mean over {len(names)} corruptions" if len(names) > 1 else readable(names[0])
-    return over + (f" at severity {_enumerated(severities)}" if severities else "")
+    return over + (f" at {_enumerated(severities)}" if severities else "")
 
 
 def _change(before: float, after: float, better: int) -> Change:
@@ -129,6 +138,8 @@ def _verb(change: Change) -> str:
 
 
 def _judged(found: Comparison, change: Change) -> str:
+    if change.gain == 0:
+        return "no better and no worse"
     size = found.grid.measure.show_gain(abs(change.gain)).lstrip("+")
     return f"{size} {'worse' if change.gain < 0 else 'better'}"
 
@@ -142,6 +153,10 @@ def _from_to(found: Comparison, change: Change) -> str:
     return f"from {show(change.before)} to {show(change.after)}, {_judged(found, change)}"
 
 
-def _enumerated(numbers: Sequence[int]) -> str:
-    *first, last = map(str, numbers)
-    return f"{', '.join(first)} and {last}" if first else last
+def _enumerated(severities: Sequence[int]) -> str:
+    *first, last = severities
+    if not first:
+        return f"severity {last}"
+    if len(first) > 1 and last - first[0] == len(first):
+        return f"severities {first[0]} to {last}"
+    return f"severities {', '.join(map(str, first))} and {last}"

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -19,12 +20,15 @@ from shiftmatch.report.comparison import compare
 from shiftmatch.report.findings import BASELINE, METHOD
 from shiftmatch.report.grid import Grid, grid_of
 from shiftmatch.report.measures import readable
-from shiftmatch.report.series import calibration_gap, layer_shifts, reliability
+from shiftmatch.report.series import MEAN_SHIFT, calibration_gap, layer_shifts, reliability
 
 COLOURS = ("#6b727d", "#0072b2", "#d55e00", "#00835f", "#b3568a", "#b07c00", "#3f8fbf", "#7a4fb5")
 """Told apart by colour-blind readers too; the same as on the page."""
 
 MARKERS = ("o", "s", "^", "D")
+PALE = 0.5
+"""How much of a colour is behind numbers, so that they can be read."""
+
 LOSS = "#b3400a"
 """Colour of what is worse than the baseline, and of the frames of the worst cells."""
 
@@ -51,7 +55,7 @@ def heat_map(scores: Scores, *, metric: str = "accuracy") -> Figure:
     block = blocks(grid)[0]
     values = np.array([[_number(value) for value in row.values()] for row in block.rows.values()])
     figure, axes = _axes(2.2 + 0.95 * len(grid.methods), 1.4 + 0.28 * len(block.rows))
-    axes.imshow(values, aspect="auto", cmap="Blues" if grid.measure.better >= 0 else "Blues_r", alpha=0.75)
+    axes.imshow(values, aspect="auto", cmap="Blues" if grid.measure.better >= 0 else "Blues_r", alpha=PALE)
     axes.set_xticks(
         range(len(grid.methods)), [_plain(name) for name in grid.methods], rotation=30, ha="right", fontsize=8
     )
@@ -69,18 +73,16 @@ def gain_bars(scores: Scores, *, metric: str = "accuracy", baseline: str = BASEL
             f"{method!r} and {baseline!r} share no {metric} that could be compared. The scores have the methods "
             f"{', '.join(map(repr, scores.values('method')))}; name two of them with baseline= and method=."
         )
-    measure = found.grid.measure
-    gains = {name: measure.scale * gain for name, gain in reversed(found.gains().items())}
+    measure, gains = found.grid.measure, dict(reversed(found.gains().items()))
     figure, axes = _axes(6.4, 1.0 + 0.27 * len(gains))
-    places, sizes = range(len(gains)), list(gains.values())
-    drawn = axes.barh(places, sizes, color=[COLOURS[1] if size >= 0 else LOSS for size in sizes])
-    axes.bar_label(drawn, [f"{size:+.{measure.digits}f}" for size in sizes], padding=3, fontsize=8)
-    axes.set_yticks(places, [readable(name) for name in gains], fontsize=8)
+    colours = [COLOURS[1] if gain >= 0 else LOSS for gain in gains.values()]
+    drawn = axes.barh(range(len(gains)), [measure.scale * gain for gain in gains.values()], color=colours)
+    axes.bar_label(drawn, [measure.number(gain, sign=True) for gain in gains.values()], padding=3, fontsize=8)
+    axes.set_yticks(range(len(gains)), [readable(name) for name in gains], fontsize=8)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.margins(x=0.12)
-    axes.set_xlabel(
-        _plain(f"{method} against {baseline}: gain in {measure.title}{' (points)' if measure.percent else ''}")
-    )
+    points = " (points)" if measure.percent else ""
+    axes.set_xlabel(_plain(f"{method} against {baseline}: gain in {measure.title}{points}"))
     return figure
 
 
@@ -104,16 +106,17 @@ def reliability_diagram(scores: Scores, *, baseline: str = BASELINE, method: str
 
 
 def layer_shift(scores: Scores) -> Figure:
-    """How far the features of each site have moved: a faint line for each corruption, a strong one for their mean."""
+    """How far the features of each site have moved: a line for each corruption, a strong one for their mean."""
     _check_one_set(scores)
     shifts = layer_shifts(scores)
     if not shifts:
         raise InputError("The scores hold no shifts of layers. Evaluate with shifts to have them.")
     sites = list(next(iter(shifts.values())))
     figure, axes = _axes(6.4, 4.0)
-    for index, (name, row) in enumerate(shifts.items()):
-        strong = {"color": COLOURS[1], "linewidth": 2.5, "zorder": 3} if index == 0 else {"linewidth": 1, "alpha": 0.6}
-        axes.plot(range(len(sites)), [row[site] for site in sites], label=readable(name), **strong)
+    axes.set_prop_cycle(color=colormaps["tab20"].colors)  # type: ignore[attr-defined]
+    for name, row in shifts.items():
+        width = 3.0 if name == MEAN_SHIFT else 1.0
+        axes.plot(range(len(sites)), [row.get(site, np.nan) for site in sites], label=readable(name), linewidth=width)
     axes.set_xticks(range(len(sites)), sites, rotation=60, ha="right", fontsize=7)
     axes.set(ylabel="shift, in units of the spread in training", ylim=(0, None))
     axes.legend(frameon=False, fontsize=6, ncols=2)

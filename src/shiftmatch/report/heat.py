@@ -15,7 +15,7 @@ STRONGEST = 45
 class Shown:
     """A value as it is shown; `level` is how much of the colour is behind it, in %."""
 
-    value: float | None
+    value: float | None  # None if it cannot be reckoned with
     text: str
     level: int
     best: bool
@@ -48,7 +48,7 @@ def heat_map(block: Block, measure: Measure, baseline: str, span: tuple[float, f
         leaders = best(values, measure.better) if len(values) > 1 else set()
         cells = [
             Shown(
-                value=value,
+                value=value if value is not None and isfinite(value) else None,
                 text=measure.number(value),
                 level=_level(value, measure.better, *span),
                 best=method in leaders,

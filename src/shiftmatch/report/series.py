@@ -62,8 +62,12 @@ def calibration_gap(bins: list[Bin]) -> float:
 
 
 def layer_shifts(scores: Scores) -> Mapping[str, Mapping[str, float]]:
-    """Corruption -> site -> shift, at the highest severity of each; the mean over the corruptions comes first."""
+    """Corruption -> site -> shift, at the highest severity of each; the mean over the corruptions comes first.
+
+    They are those of one method, the first that has any.
+    """
     rows = [row for row in scores if row.metric.startswith(SHIFT)]
+    rows = [row for row in rows if row.method == rows[0].method]
     top = {row.corruption: _strength(row) for row in sorted(rows, key=_strength)}
     chosen = Scores([row for row in rows if _strength(row) == top[row.corruption]])
     found: dict[str, dict[str, float]] = {}

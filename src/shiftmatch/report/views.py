@@ -63,7 +63,7 @@ def view(number: int, finding: Finding, styles: Mapping[str, Style], baseline: s
         curves={name: severity_chart(grid, [name], styles, title=name, size=SMALL) for name in names if several},
         tiles=_tiles(found) if found else [],
         sentences=sentences(found) if found else [],
-        loses=bool(found and (found.losses or (found.clean and found.clean.gain < 0))),
+        loses=found is not None and found.loses,
         losses=losses(found) if found else "",
         gains=_gains(found) if found else [],
     )
@@ -87,4 +87,4 @@ def _tile(title: str, found: Comparison, change: Change) -> Tile:
 def _gains(found: Comparison) -> list[Bar]:
     gains = found.gains()
     texts = {name: found.grid.measure.number(gain, sign=True) for name, gain in gains.items()}
-    return bars(gains, texts, low=min(0.0, *gains.values()), high=max(0.0, *gains.values()))
+    return bars(gains, texts, low=min([0.0, *gains.values()]), high=max([0.0, *gains.values()]))

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.posterior import Posterior
 
+FEWEST_DRAWS = 4
+"""Of each chain; R̂ cuts it in half, and a half needs a variance."""
+
 Chains = Float[Tensor, "m n *values"]
 """Some values in every draw n of every chain m."""
 
@@ -82,6 +85,6 @@ def _traces(posterior: Posterior) -> dict[str, float]:
 
 def _halves(values: Chains) -> Float[Tensor, "m2 n2 *values"]:
     half = values.shape[1] // 2
-    if half < 2:
-        raise InputError(f"R̂ needs at least 4 draws of each chain; there are {values.shape[1]}.")
+    if values.shape[1] < FEWEST_DRAWS:
+        raise InputError(f"R̂ needs at least {FEWEST_DRAWS} draws of each chain; there are {values.shape[1]}.")
     return torch.cat([values[:, :half], values[:, -half:]])

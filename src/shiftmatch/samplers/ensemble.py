@@ -1,7 +1,9 @@
 """Deep ensembles: independent training runs from independent starts, seen as draws."""
 
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -53,9 +55,12 @@ def deep_ensemble(
     steps: int,
     seed: int,
     momentum: float = 0.9,
+    folder: str | os.PathLike[str] | None = None,
     architecture: Architecture | None = None,
 ) -> Posterior:
     """Train `members` networks, each from its own start and with its own minibatches.
+
+    With a `folder`, members that are trained already are not trained again.
 
     >>> from shiftmatch.samplers.density import log_posterior
     >>> density = log_posterior(nn.Linear(1, 2), (torch.ones(4, 1), torch.tensor([0, 0, 0, 1])))
@@ -66,6 +71,14 @@ def deep_ensemble(
     trained = []
     for index in track(range(members), "training members"):
         generator = torch.Generator().manual_seed(seed + index)
-        run = sample(trainer, start(generator), draws=1, thin=steps, generator=generator, architecture=architecture)
+        run = sample(
+            trainer,
+            start(generator),
+            draws=1,
+            thin=steps,
+            generator=generator,
+            folder=Path(folder) / f"member-{index}" if folder else None,
+            architecture=architecture,
+        )
         trained.append(run)
     return Posterior.merge(trained)

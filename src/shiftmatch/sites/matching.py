@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from math import ceil
+from typing import Any, cast, get_args
 from warnings import warn
 
 import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.covariance import Covariance
+from shiftmatch.core.linalg import RootMethod
 from shiftmatch.errors import (
     BatchTooSmallError,
     InputError,
@@ -81,12 +83,21 @@ def fit(
 
 
 def match(
-    model: nn.Module, statistics: Statistics, *, prior: float | int = 0, check_weights: bool = True
+    model: nn.Module,
+    statistics: Statistics,
+    *,
+    prior: float | int = 0,
+    check_weights: bool = True,
+    measured_on: int | None = None,
+    roots: str = "auto",
 ) -> "MatchedModel":
     """The network that moves each batch, site by site, to the statistics of its training data.
 
     The moments of a batch of n images are mixed with the training moments with weight N/(N+n), N = `prior`: 0 is
     the paper's method. `model` itself stays as it was, and shares its weights with what is returned.
+
+    `measured_on` estimates the moments of a batch on at most so many of its images, evenly spread, which is faster and
+    less exact. `roots` is how they are taken: "auto" means "eigh", and "newton-schulz" for large matrices on a GPU.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> images = torch.randn(128, 3, 8, 8)
@@ -96,6 +107,10 @@ def match(
     """
     if not prior >= 0:
         raise InputError(f"prior is a number of images that the training statistics count for, 0 or more; got {prior}.")
+    if measured_on is not None and measured_on < 2:
+        raise InputError(f"measured_on is a number of images, 2 or more; got {measured_on}.")
+    if roots not in get_args(RootMethod):
+        raise InputError(f"roots is one of {', '.join(get_args(RootMethod))}; got {roots!r}.")
     for entry in statistics.values():
         if not entry.site.is_input:
             submodule(model, entry.site.module)
@@ -105,32 +120,45 @@ def match(
             "'weights'). Fit again with shiftmatch.fit(model, batches), or pass check_weights=False if the change is "
             "meant, such as another precision."
         )
-    return MatchedModel(model, statistics, prior)
+    return MatchedModel(model, statistics, prior, measured_on=measured_on, roots=cast(RootMethod, roots))
 
 
 class MatchedModel(nn.Module):
     """A network that matches every batch to its training statistics. It always runs in evaluation mode."""
 
-    def __init__(self, model: nn.Module, statistics: Statistics, prior: float | int) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        statistics: Statistics,
+        prior: float | int,
+        *,
+        measured_on: int | None = None,
+        roots: RootMethod = "auto",
+    ) -> None:
         super().__init__()
         self.model = model
         self.statistics = statistics
         self.prior = prior
+        self.measured_on = measured_on
+        self.roots = roots
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, for features matched to those of its training data."""
         images = self._checked_size(named_inputs(self.model, args, kwargs))
-        weight = self.prior / (self.prior + images) if images else 0.0
+        every = ceil(images / self.measured_on) if images and self.measured_on else 1
+        measured = ceil(images / every)
+        weight = self.prior / (self.prior + measured) if images else 0.0
 
         def move(site: Site, x: Tensor) -> Tensor:
-            return self.statistics[site.name].match(x, weight=weight)
+            return self.statistics[site.name].match(x, weight=weight, every=every, roots=self.roots)
 
         places = [entry.site for entry in self.statistics.values()]
         with _lent(self.model, self.statistics.batchnorm, places, move):
             return self.model(*args, **kwargs)
 
     def extra_repr(self) -> str:
-        return f"{len(self.statistics)} sites, prior={self.prior}"
+        subset = f", measured_on={self.measured_on}" if self.measured_on else ""
+        return f"{len(self.statistics)} sites, prior={self.prior}{subset}, roots={self.roots}"
 
     def _checked_size(self, inputs: dict[str, Tensor]) -> int:
         """The number of images in a batch that can be matched."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from shiftmatch.containers import load_tensors, save_tensors
 from shiftmatch.core.covariance import STRUCTURES, ChannelMoments, Covariance, Tolerance
-from shiftmatch.core.linalg import Ridge, pack, unpack
+from shiftmatch.core.linalg import Ridge, RootMethod, pack, unpack
 from shiftmatch.core.moments import Moments
 from shiftmatch.core.transport import measure, transport
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
@@ -41,10 +41,10 @@ class SiteStatistics:
         parts = tuple(measure(_structure(covariance, i), part) for i, part in enumerate(features))
         return cls(site, covariance, parts)
 
-    def match(self, x: Tensor, *, weight: float) -> Tensor:
+    def match(self, x: Tensor, *, weight: float, every: int = 1, roots: RootMethod = "auto") -> Tensor:
         """Move a batch to these moments."""
         parts = [
-            transport(part, _structure(self.covariance, i), train, weight=weight)
+            transport(part, _structure(self.covariance, i), train, weight=weight, every=every, roots=roots)
             for i, (part, train) in enumerate(zip(self.site.layout.split(x), self.parts, strict=True))
         ]
         return self.site.layout.join(parts)

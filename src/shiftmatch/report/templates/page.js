@@ -67,14 +67,16 @@ function sortBy(heading) {
   for (const body of table.tBodies) {
     const rows = all("tr[data-corruption]", body);
     rows.forEach((row, index) => { row.dataset.place ??= index; });
-    rows.sort((a, b) => sign * compare(a.cells[column], b.cells[column]) || a.dataset.place - b.dataset.place);
+    rows.sort((a, b) => sign * compare(a, b, column) || a.dataset.place - b.dataset.place);
     body.append(...rows, ...all(".mean", body));
   }
 }
 
-function compare(a, b) {
-  if (a.dataset.value === undefined || b.dataset.value === undefined) return a.textContent.localeCompare(b.textContent);
-  return a.dataset.value - b.dataset.value;
+// By name in the first column, by value in the others; what was not measured counts as least.
+function compare(a, b, column) {
+  const [one, other] = [a.cells[column], b.cells[column]];
+  if (column === 0) return one.textContent.localeCompare(other.textContent);
+  return Number(one.dataset.value ?? -Number.MAX_VALUE) - Number(other.dataset.value ?? -Number.MAX_VALUE);
 }
 
 function makeSortable(heading) {

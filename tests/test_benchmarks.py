@@ -1,0 +1,51 @@
+"""The harness that measures; what it measures is no test."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import harness
+from benchmarks.__main__ import SUBJECTS, main
+from benchmarks.harness import Cases, Settings, child, compared, comparison, load, medians
+
+
+def test_runs_take_turns_and_the_first_round_does_not_count() -> None:
+    order: list[str] = []
+    found = medians({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, repetitions=2)
+    assert order == ["a", "b"] * 3
+    assert found.keys() == {"a", "b"}
+
+
+def test_the_median_is_of_the_counted_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0, 100, 100, 101, 101, 103, 103, 112])  # four runs: 100 (not counted), 1, 2, 9
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    assert medians({"a": lambda: None}, repetitions=3) == {"a": 2}
+
+
+def test_a_child_has_the_threads_that_are_asked_for() -> None:
+    assert child("import os; print(os.environ['OMP_NUM_THREADS'])", Settings(threads=1)) == "1"
+
+
+def test_figures_are_compared_by_name() -> None:
+    before: dict[str, Cases] = {"a": {"case": {"x": 1.0, "old": 5.0}}}
+    now: dict[str, Cases] = {"a": {"case": {"x": 1.5}}, "b": {"case": {"new": 2.0}}}
+    assert compared(before, now) == [
+        (("a", "case", "x"), 1.0, 1.5),
+        (("a", "case", "old"), 5.0, None),
+        (("b", "case", "new"), None, 2.0),
+    ]
+    assert list(comparison(before, now).columns[-1].cells) == ["+50 %", "", ""]
+
+
+def test_every_subject_can_be_run_alone_and_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(harness.__file__).parent
+    assert all((folder / f"{subject}.py").exists() for subject in SUBJECTS)
+    monkeypatch.setattr("benchmarks.roots.run", lambda settings: {"case": {"runs": float(settings.runs)}})
+    main(["roots"], threads=1, runs=3, out=tmp_path / "figures.json")
+    assert load(tmp_path / "figures.json") == {"roots": {"case": {"runs": 3.0}}}
+    assert "runs" in capsys.readouterr().out

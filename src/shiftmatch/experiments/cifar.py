@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from shiftmatch.benchmark.evaluation import Predictor, evaluate
+from shiftmatch.benchmark.evaluation import evaluate
 from shiftmatch.benchmark.methods import METHODS, predictor
+from shiftmatch.benchmark.predicting import Predictor
 from shiftmatch.benchmark.scores import Scores
 from shiftmatch.benchmark.suites import Suite, cifar10_c
 from shiftmatch.corruptions import PAPER

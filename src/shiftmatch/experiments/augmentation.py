@@ -1,8 +1,11 @@
 """The appendix's networks with BatchNorm and augmentation, and how matching and test-time batchnorm go together."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from shiftmatch.benchmark.scores import Scores
 from shiftmatch.experiments.claims import beats, holds, mean
@@ -44,7 +47,11 @@ class Augmentation:
 
     def plot(self, scores: Scores) -> Figures:
         """For each network, lines against severity, a heat map and the gain under each corruption."""
-        drawn = {"severity": severity_curves, "heat-map": heat_map, "gains": gain_bars}
+        drawn: dict[str, Callable[[Scores], Figure]] = {
+            "severity": severity_curves,
+            "heat-map": heat_map,
+            "gains": gain_bars,
+        }
         return {
             f"{name.split()[0]}-{kind}": draw(scores.where(data=name))
             for name in scores.values("data")

@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from shiftmatch.benchmark.evaluation import Predictor, evaluate
+from shiftmatch.benchmark.evaluation import evaluate
 from shiftmatch.benchmark.methods import METHODS, predictor
+from shiftmatch.benchmark.predicting import Predictor
 from shiftmatch.benchmark.scores import Scores
 from shiftmatch.benchmark.suites import Suite, cifar10_c
 from shiftmatch.corruptions import PAPER
@@ -84,8 +85,9 @@ class CifarSetting:
 
     def suite(self, data: Root) -> Suite:
         """The corrupted test images."""
-        settings = {"corruptions": self.corruptions, "severities": self.severities, "limit": self.images}
-        return cifar10_c(data, seed=self.seed, **settings)  # type: ignore[arg-type]
+        return cifar10_c(
+            data, corruptions=self.corruptions, severities=self.severities, limit=self.images, seed=self.seed
+        )
 
     def predictors(
         self, combinations: Sequence[Combination], data: Root, folder: Path

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from shiftmatch import embedded
-from shiftmatch.benchmark.evaluation import Predictor, Preprocess
 from shiftmatch.benchmark.identity import identity
+from shiftmatch.benchmark.predicting import Predictor, Preprocess
 from shiftmatch.benchmark.scores import Score, Scores
 from shiftmatch.containers import load_tensors, save_tensors
 from shiftmatch.data.inventory import load

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shiftmatch.benchmark.evaluation import Predictor, evaluate
+from shiftmatch.benchmark.evaluation import evaluate
 from shiftmatch.benchmark.methods import METHODS, predictor
+from shiftmatch.benchmark.predicting import Predictor
 from shiftmatch.benchmark.scores import Scores
 from shiftmatch.benchmark.suites import Suite
 from shiftmatch.corruptions import PAPER

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import ceil
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -90,7 +91,7 @@ def _curves(axes: Axes, rows: Scores) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _style(index: int) -> dict[str, object]:
+def _style(index: int) -> dict[str, Any]:
     return {
         "color": COLOURS[index % len(COLOURS)],
         "marker": MARKERS[index % len(MARKERS)],

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import undo_blur
 
+from shiftmatch.experiments.blur import relative_error
+
 
 def test_a_stationary_linear_corruption_is_undone(tmp_path: Path) -> None:
     sharp, blurry, matched = undo_blur.undo_blur()
-    assert abs(undo_blur.relative_error(blurry, sharp) - 0.275) < 0.005
-    assert undo_blur.relative_error(matched, sharp) < 0.06
+    assert abs(relative_error(blurry, sharp) - 0.275) < 0.005
+    assert relative_error(matched, sharp) < 0.06
     undo_blur.draw(tmp_path / "picture.png", sharp, blurry, matched)
     assert (tmp_path / "picture.png").stat().st_size > 10_000

@@ -49,7 +49,8 @@ TRAIN = 5000
 WEIGHT_DECAY = 100.0
 SEEDS = {"gaussian": 100, "empcov": 200, "ensemble": 300}
 HMC: dict[str, Any] = {"trajectory": 1.5, "integrator": TWO_STAGE}
-APPROACH_STEP, STEP = 0.026, 0.021
+APPROACH_STEP = 0.026
+STEP = {"gaussian": 0.021, "empcov": 0.018}
 BURN_IN, DRAWS = 6, 10
 CHAINS = 2
 SGD: dict[str, Any] = {"step_size": 0.05 / TRAIN, "steps": 1250}
@@ -102,7 +103,7 @@ def chain(prior: str, index: int, draws: int = DRAWS) -> Posterior:
         return sample(sampler, start, generator=torch.Generator().manual_seed(seed), architecture=LENET, **settings)
 
     approach = run(APPROACH_STEP, mode, seed, draws=1, burn_in=BURN_IN, folder=folder)
-    return run(STEP, approach[0], seed + CHAINS, draws=draws, folder=folder / "draws")
+    return run(STEP[prior], approach[0], seed + CHAINS, draws=draws, folder=folder / "draws")
 
 
 def pack(name: str, posterior: Posterior, settings: dict[str, Any]) -> None:
@@ -139,7 +140,7 @@ def main() -> None:
         chain(arguments.prior, arguments.index, arguments.draws)
     elif arguments.what == "pack":
         chains = [chain(arguments.prior, index, arguments.draws) for index in range(CHAINS)]
-        settings = {"hmc": HMC, "approach_step": APPROACH_STEP, "burn_in": BURN_IN + 1, "step": STEP}
+        settings = {"hmc": HMC, "approach_step": APPROACH_STEP, "burn_in": BURN_IN + 1, "step": STEP[arguments.prior]}
         settings |= {"weight_decay": WEIGHT_DECAY, "seed": SEEDS[arguments.prior]}
         pack(arguments.prior, Posterior.merge(chains), settings)
     else:

@@ -26,6 +26,7 @@ class MnistPosteriors:
     images: int = 10_000
     draws: int = 20
     batch: int = 10_000
+    corruptions: tuple[str, ...] = names(SUITE)
     workers: int = 2
     seed: int = 0
 
@@ -47,7 +48,7 @@ class MnistPosteriors:
         """The corruptions of the first digits; more than ship with the package are read from the data folder."""
         shipped = embedded.images()
         digits = shipped if self.images <= len(shipped) else load("mnist", "test", root=data)
-        return Suite(SUITE, digits.first(self.images), names(SUITE), (None,), seed=self.seed)
+        return Suite(SUITE, digits.first(self.images), self.corruptions, (None,), seed=self.seed)
 
     def plot(self, scores: Scores) -> Figures:
         """Corruption × method, and what matching gains."""

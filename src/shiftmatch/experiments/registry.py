@@ -127,7 +127,11 @@ EXPERIMENTS: Mapping[str, Entry] = {
     "fig3": Entry(
         "Figure 3",
         "MNIST-C: HMC, the EmpCov prior, an ensemble, test-time batchnorm, ShiftMatch",
-        _by_size(MnistPosteriors(100, 1, 100, workers=1), MnistPosteriors(2000, 20, 2000), MnistPosteriors()),
+        _by_size(
+            MnistPosteriors(100, 1, 100, ("fog", "translate"), workers=1),
+            MnistPosteriors(2000, 20, 2000),
+            MnistPosteriors(),
+        ),
         "4 min",
     ),
     "fig4": Entry(

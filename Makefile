@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 CODE := src tests examples benchmarks recipes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check format bench bench-compare clean
+.PHONY: help setup demo test lint check format bench bench-baseline bench-compare clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ format: setup  ## rewrite the code in the project's format
 
 bench: setup  ## measure speed and memory, as ratios
 	$(BIN)/python -m benchmarks
+
+bench-baseline: setup  ## measure, and commit to these figures: benchmarks/baseline.json, docs/performance.md
+	$(BIN)/python -m benchmarks --baseline
 
 bench-compare: setup  ## show what has changed since the committed figures
 	$(BIN)/python -m benchmarks --compare

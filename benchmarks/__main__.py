@@ -1,7 +1,7 @@
 """Every benchmark, or those named: python -m benchmarks matching roots; make bench runs all.
 
 Prints a table and writes the figures down. With --compare, nothing is measured: the last figures and the baseline are
-shown side by side.
+shown side by side. With --baseline, the figures become the baseline, and the table in docs/performance.md.
 """
 
 from importlib import import_module
@@ -10,13 +10,14 @@ from typing import Annotated
 
 import torch
 import typer
-from benchmarks.harness import Settings, comparison, load, table
+from benchmarks.harness import Settings, comparison, load, markdown, table
 from rich.console import Console
 
 from shiftmatch.provenance import save_result
 
 HERE = Path(__file__).parent
 BASELINE, LATEST = HERE / "baseline.json", HERE / "latest.json"
+PAGE, MARK = HERE.parent / "docs" / "performance.md", "<!-- from benchmarks/baseline.json -->"
 SUBJECTS = "matching fitting memory roots averaging gradients subset corruptions startup".split()
 
 
@@ -26,6 +27,7 @@ def main(
     threads: Annotated[int, typer.Option(help="Of PyTorch.")] = Settings.threads,
     runs: Annotated[int, typer.Option(help="Alternating runs, of which the median counts.")] = Settings.runs,
     out: Annotated[Path, typer.Option(help="Where the figures are written.")] = LATEST,
+    baseline: Annotated[bool, typer.Option("--baseline", help="Compare with these figures from now on.")] = False,
     compare: Annotated[bool, typer.Option("--compare", help="Show what has changed since the baseline.")] = False,
 ) -> None:
     """Measure speed and memory, as ratios where that can be."""
@@ -33,12 +35,15 @@ def main(
         Console().print(comparison(load(BASELINE), load(out)))
         return
     torch.set_num_threads(threads)
-    found = {}
+    out, found = BASELINE if baseline else out, {}
+    command, settings = " ".join(["python -m benchmarks", *(subjects or [])]), {"threads": threads, "runs": runs}
     for subject in subjects or SUBJECTS:
         found[subject] = import_module(f"benchmarks.{subject}").run(Settings(threads, runs))
         Console().print(table({subject: found[subject]}))
-    settings = {"threads": threads, "runs": runs}
-    save_result(out, command=" ".join(["python -m benchmarks", *(subjects or [])]), settings=settings, result=found)
+        save_result(out, command=command, settings=settings, result=found)
+    if baseline:
+        before, _, after = PAGE.read_text().split(MARK)
+        PAGE.write_text(f"{before}{MARK}\n{markdown(found)}\n{MARK}{after}")
 
 
 if __name__ == "__main__":

@@ -57,6 +57,18 @@ def table(found: Mapping[str, Cases]) -> Table:
     return shown
 
 
+def markdown(found: Mapping[str, Cases]) -> str:
+    """The same table for a page.
+
+    >>> print(markdown({"a": {"b": {"c": 0.5}}}))
+    | subject | case | quantity | figure |
+    |---|---|---|---|
+    | a | b | c | 0.5 |
+    """
+    rows = [f"| {' | '.join(key)} | {figure:.4g} |" for *key, figure in _flat(found)]
+    return "\n".join(["| subject | case | quantity | figure |", "|---|---|---|---|", *rows])
+
+
 def comparison(before: Mapping[str, Cases], now: Mapping[str, Cases]) -> Table:
     """Figures side by side, and by how many percent they have changed."""
     shown = Table("subject", "case", "quantity", title="benchmarks: what has changed")

@@ -8,8 +8,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import harness
-from benchmarks.__main__ import SUBJECTS, main
-from benchmarks.harness import Cases, Settings, child, compared, comparison, load, medians
+from benchmarks.__main__ import BASELINE, MARK, PAGE, SUBJECTS, main
+from benchmarks.harness import Cases, Settings, child, compared, comparison, load, markdown, medians
 
 
 def test_runs_take_turns_and_the_first_round_does_not_count() -> None:
@@ -49,3 +49,7 @@ def test_every_subject_can_be_run_alone_and_is_written_down(
     main(["roots"], threads=1, runs=3, out=tmp_path / "figures.json")
     assert load(tmp_path / "figures.json") == {"roots": {"case": {"runs": 3.0}}}
     assert "runs" in capsys.readouterr().out
+
+
+def test_the_page_shows_the_committed_figures() -> None:
+    assert PAGE.read_text().split(MARK)[1].strip() == markdown(load(BASELINE))

@@ -33,6 +33,8 @@ def test_channels_are_grouped_only_where_they_do_not_mix(monkeypatch: pytest.Mon
     monkeypatch.setattr(pieces, "GROUP_BYTES", 2 * 4 * 4 * 8)
     for structure in (SpatialKronecker(), ChannelMoments()):
         assert channel_groups(x, structure.views(4)) == [slice(0, 2), slice(2, 4), slice(4, 6)]
+    last = maps(4, 11, 2, 2).contiguous(memory_format=torch.channels_last)
+    assert channel_groups(last, SpatialKronecker().views(4)) == [slice(0, 8), slice(8, 16)]
     assert channel_groups(x, Dense().views(4)) == [slice(None)]
     assert channel_groups(x.to("meta"), SpatialKronecker().views(4)) == [slice(None)]
 

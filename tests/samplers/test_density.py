@@ -59,6 +59,14 @@ def test_the_layout_is_one_that_the_network_takes_and_gradients_do_not_show_it(
     assert all(g.is_contiguous() for g in gradient.values())
 
 
+def test_finding_the_layout_leaves_no_trace() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Dropout(), nn.Flatten(), nn.Linear(3 * 26 * 26, 10))
+    before, state = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
+    log_posterior(model, data(5))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
 def test_minibatches_are_unbiased() -> None:
     """Every minibatch of one, weighted, averages to the whole."""
     model, (images, labels) = build("mlp", hidden=()), data(6)

@@ -21,7 +21,7 @@ RootMethod: TypeAlias = Literal["auto", "eigh", "newton-schulz"]
 """How roots are taken; "auto" follows `root_method`."""
 
 BATCHED_SIDE = 32
-"""On CUDA, eigendecompositions of larger matrices are done one by one."""
+"""Larger matrices are decomposed one by one on CUDA, and by LAPACK with threads of its own."""
 
 PART = 1 << 14
 """Numbers that one thread decomposes at a time: enough to be worth it, too few for threads of its own."""
@@ -84,10 +84,10 @@ def _root_by_products(matrix: Sym, power: float, ridge: Ridge) -> Sym:
 
 
 def _eigh(matrix: Sym) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors. LAPACK takes one matrix at a time, so on a CPU threads share a large batch."""
+    """Eigenvalues and eigenvectors. LAPACK takes small matrices one by one, so on a CPU threads share a large batch."""
     side, threads = matrix.shape[-1], torch.get_num_threads()
     parts = matrix.reshape(-1, side, side).split(max(1, PART // side**2))
-    if matrix.device.type != "cpu" or min(threads, len(parts)) == 1:
+    if matrix.device.type != "cpu" or side > BATCHED_SIDE or min(threads, len(parts)) == 1:
         values, vectors = torch.linalg.eigh(matrix)
         return values, vectors
     with ThreadPoolExecutor(min(threads, len(parts))) as pool:

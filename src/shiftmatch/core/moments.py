@@ -64,10 +64,11 @@ class Moments:
     @property
     def variance(self) -> Float[Tensor, "*group"]:
         """Mean of the covariance's diagonal: the scale of each group."""
-        return self.covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+        return self.scatter.diagonal(dim1=-2, dim2=-1).mean(-1) / (self.count * self.mean.shape[-1])
 
     def is_finite(self) -> bool:
-        return bool(self.mean.isfinite().all() and self.scatter.isfinite().all())
+        """Whether the samples were: one that is not makes every deviation from the mean infinite or NaN."""
+        return bool(self.scatter.isfinite().all())
 
     def __add__(self, other: "Moments") -> "Moments":
         count, delta = self.count + other.count, other.mean - self.mean

@@ -16,6 +16,9 @@ PIECE_BYTES = 1 << 20
 GROUP_BYTES = 8 << 20
 """The channels that are handled together, from first to last: they stay in the cache that cores share."""
 
+LINE_BYTES = 64
+"""What a processor reads at once."""
+
 
 def channel_groups(x: Features, views: Sequence[View]) -> list[slice]:
     """Channels to be handled together; all of them where a view mixes channels, or where there is no cache to mind.
@@ -28,7 +31,8 @@ def channel_groups(x: Features, views: Sequence[View]) -> list[slice]:
     mixed = any(view.group != (CHANNEL,) for view in views)
     if mixed or x.device.type != "cpu":
         return [slice(None)]
-    size = max(1, GROUP_BYTES // (working(x).itemsize * prod(x.shape) // x.shape[CHANNEL]))
+    size = GROUP_BYTES // (working(x).itemsize * prod(x.shape) // x.shape[CHANNEL])
+    size = max(size, LINE_BYTES // x.itemsize if x.stride(CHANNEL) == 1 else 1)  # channels that come together anyway
     return [slice(first, first + size) for first in range(0, x.shape[CHANNEL], size)]
 
 

@@ -110,9 +110,10 @@ def _fastest_layout(model: nn.Module, inputs: Tensor) -> torch.memory_format:
     weights = {name: _in_layout(x.detach(), torch.channels_last) for name, x in model.named_parameters()}
     if inputs.device.type != "cpu" or not any(weight.dim() == IMAGE_AXES for weight in weights.values()):
         return torch.contiguous_format
+    buffers = {name: x.clone() for name, x in model.named_buffers()}  # the trial leaves no trace in the model
     try:
-        with torch.no_grad():
-            functional_call(model, weights, (_in_layout(inputs[:2], torch.channels_last),))
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            functional_call(model, weights | buffers, (_in_layout(inputs[:2], torch.channels_last),))
     except RuntimeError:
         return torch.contiguous_format
     return torch.channels_last

@@ -67,7 +67,9 @@ def reproduce(name: str, *, size: str = "small", out: Path = Path("results"), da
 
 def overview() -> Table:
     """Every experiment, for a terminal."""
-    table = Table("name", "in the paper", "shows", "small, on two cores", title="The figures and tables of the paper")
+    table = Table(
+        "name", "in the paper", "shows", "small, on two cores (estimate)", title="The figures and tables of the paper"
+    )
     for name, entry in EXPERIMENTS.items():
         table.add_row(name, entry.place, entry.shows, entry.cost)
     table.caption = (

@@ -24,4 +24,4 @@ NETWORKS = {
     ),
     "paper": Networks(),
 }
-"""Tiny is for tests; small is what two cores train in about half an hour; paper has the published settings."""
+"""Tiny is for tests; small is what two cores train in well under an hour; paper has the published settings."""

@@ -55,7 +55,7 @@ def empty_as(x: Features) -> Features:
     """Room for as many features, in the same order of axes."""
     if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
         return torch.empty_like(x)
-    # NumPy asks the system for large pages, of which a fresh array takes 500 times fewer: filling it is 3 times faster.
+    # NumPy asks the system for large pages: 24 times fewer page faults, so that filling new room is 3 times faster.
     room = torch.from_numpy(np.empty(x.numel(), x.new_empty(0).numpy().dtype))
     return room.as_strided(x.shape, torch.empty_like(x, device="meta").stride())
 

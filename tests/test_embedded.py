@@ -16,16 +16,12 @@ from shiftmatch.samplers.posterior import Posterior
 with as_file(files("shiftmatch") / "embedded") as folder:
     EMBEDDED = Path(folder)
 POSTERIORS = ["gaussian", "empcov"]
-needs_posteriors = pytest.mark.skipif(
-    not all((EMBEDDED / f"lenet_{name}.json").exists() for name in POSTERIORS), reason="the chains are not drawn yet"
-)
 
 
 def result(name: str) -> Any:
     return json.loads((EMBEDDED / f"lenet_{name}.json").read_text())
 
 
-@needs_posteriors
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_chains_have_converged(name: str) -> None:
     diagnostics = result(name)["diagnostics"]
@@ -36,7 +32,6 @@ def test_chains_have_converged(name: str) -> None:
     assert result(name)["test_accuracy"] > 0.95
 
 
-@needs_posteriors
 @needs_data("mnist")
 @pytest.mark.parametrize("name", [*POSTERIORS, "ensemble"])
 def test_the_average_predicts_as_well_as_stated(name: str) -> None:

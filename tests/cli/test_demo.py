@@ -4,16 +4,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from shiftmatch import embedded
 from shiftmatch.cli import app
 
 SMALL = ["--images", "100", "--draws", "1"]
-needs_posteriors = pytest.mark.skipif(
-    not all(embedded.posterior_file(name).exists() for name in embedded.POSTERIORS),
-    reason="the chains are not drawn yet",
-)
 # So few digits are warned about, which is right but not what is tested here.
-pytestmark = [needs_posteriors, pytest.mark.filterwarnings("ignore::shiftmatch.errors.SmallBatchWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::shiftmatch.errors.SmallBatchWarning")
 
 
 def test_json_is_for_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

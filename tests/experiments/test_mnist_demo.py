@@ -2,14 +2,8 @@
 
 import pytest
 
-from shiftmatch import embedded
 from shiftmatch.corruptions.registry import names
 from shiftmatch.experiments.mnist_demo import MEAN, OURS, PLAIN, Findings, MnistDemo
-
-needs_posteriors = pytest.mark.skipif(
-    not all(embedded.posterior_file(name).exists() for name in embedded.POSTERIORS),
-    reason="the chains are not drawn yet",
-)
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +11,6 @@ def findings() -> Findings:
     return MnistDemo(images=500, draws=2).run(show=False)
 
 
-@needs_posteriors
 def test_the_table_is_complete(findings: Findings) -> None:
     assert list(findings.accuracy) == ["clean", *names("mnist-c"), MEAN]
     means = findings.accuracy[MEAN]
@@ -27,14 +20,13 @@ def test_the_table_is_complete(findings: Findings) -> None:
     assert findings.table().row_count == 17
 
 
-@needs_posteriors
 def test_matching_beats_plain_hmc_by_five_points_and_the_prior_made_for_it(findings: Findings) -> None:
+    """In the paper it also beats the ensemble and test-time batchnorm; with these posteriors it does not."""
     means = findings.accuracy[MEAN]
     assert means[OURS] > means[PLAIN] + 0.05
     assert means[OURS] > means["EmpCov"] + 0.05
 
 
-@needs_posteriors
 def test_clean_digits_stay_where_they_were(findings: Findings) -> None:
     assert findings.accuracy["clean"][OURS] > findings.accuracy["clean"][PLAIN] - 0.02
     assert max(findings.shift["clean"].values()) < 0.3
@@ -43,7 +35,6 @@ def test_clean_digits_stay_where_they_were(findings: Findings) -> None:
     assert (before.float() - after.float()).abs().mean() < 8
 
 
-@needs_posteriors
 def test_the_page_has_everything(findings: Findings) -> None:
     page = findings.page()
     assert all(name.replace("_", " ") in page for name in findings.accuracy)

@@ -348,3 +348,24 @@ def test_how_roots_are_taken_can_be_chosen_and_seen() -> None:
     assert "roots=newton-schulz" in repr(products)
     with pytest.raises(InputError, match="newton-schulz"):
         sm.match(net, statistics, roots="svd")
+
+
+def test_features_that_others_have_seen_are_not_written_over() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+    images, seen = maps(120, 3, 8, 8).float(), []
+    robust = sm.match(network, sm.fit(network, images, progress=False))
+    alone = robust(2 * images)
+    hook = network[0].register_forward_hook(lambda module, args, output: seen.append((output, output.clone())))
+    assert_close(robust(2 * images), alone)
+    hook.remove()
+    ((output, copy),) = seen
+    assert torch.equal(output, copy)
+
+
+def test_the_batch_itself_is_not_written_over() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 5))
+    images = maps(120, 3, 8, 8).float()
+    robust, test = sm.match(network, sm.fit(network, images, progress=False)), 2 * images
+    with torch.no_grad():
+        robust(test)
+    assert torch.equal(test, 2 * images)

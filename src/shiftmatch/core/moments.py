@@ -13,8 +13,8 @@ class Moments:
     """Count, mean and scatter of samples that are d × k matrices; `+` merges two sets of samples.
 
     Ordinary vectors have k = 1. With k > 1 the columns share one scatter but keep a mean each, which is what
-    a Kronecker factor and a covariance shared by all channels need. Samples are centred before they are multiplied,
-    in their own precision; sums are kept in float64, where the samples are if that is possible.
+    a Kronecker factor and a covariance shared by all channels need. They are kept in float64, where the samples are
+    if that is possible.
     """
 
     count: int
@@ -28,20 +28,9 @@ class Moments:
         >>> Moments.of(torch.tensor([[[1.0, 3.0]]])).covariance
         tensor([[1.]], dtype=torch.float64)
         """
-        return cls.gathered([x])
-
-    @classmethod
-    def gathered(cls, pieces: Sequence[Float[Tensor, "*group d k _"]]) -> "Moments":
-        """Measure samples that come in pieces, about the mean of the first piece: one pass, and little cancels."""
-        about = pieces[0].mean(-1, keepdim=True)
-        count, total, scatter = 0, torch.zeros(()), torch.zeros(())
-        for x in pieces:
-            centred = x - about
-            flat = centred.flatten(-2)
-            count, total = count + x.shape[-1], total + _precise(centred.sum(-1))
-            scatter = scatter + _precise(flat @ flat.mT)
-        off = total / count
-        return cls(count, _precise(about[..., 0]) + off, scatter - count * (off @ off.mT))
+        mean = x.mean(-1, keepdim=True)
+        flat = (x - mean).flatten(-2)
+        return cls(x.shape[-1], precise(mean[..., 0]), precise(flat @ flat.mT))
 
     @staticmethod
     def cat(parts: Sequence["Moments"]) -> "Moments":
@@ -54,7 +43,7 @@ class Moments:
 
     def to(self, device: torch.device | str) -> "Moments":
         """The same moments there."""
-        return replace(self, mean=_precise(self.mean, device), scatter=_precise(self.scatter, device))
+        return replace(self, mean=precise(self.mean, device), scatter=precise(self.scatter, device))
 
     @property
     def covariance(self) -> Float[Tensor, "*group d d"]:
@@ -86,7 +75,7 @@ def blend(test: Moments, train: Moments, weight: float) -> Moments:
     return Moments(test.count, mean, covariance * (test.count * mean.shape[-1]))
 
 
-def _precise(x: Tensor, device: torch.device | str | None = None) -> Tensor:
+def precise(x: Tensor, device: torch.device | str | None = None) -> Tensor:
     """In double precision on a device, or on the CPU for a device that has none."""
     device = torch.device(device or x.device)
     return x.detach().to("cpu" if device.type == "mps" else device, torch.float64)

@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from shiftmatch.core.centred import Centred
 from shiftmatch.core.covariance import Covariance, View
 from shiftmatch.core.goals import Goal, goal_of
 from shiftmatch.core.linalg import RootMethod, sym_power
 from shiftmatch.core.moments import Moments, blend
-from shiftmatch.core.pieces import channel_groups, empty_as, laid_out
+from shiftmatch.core.pieces import NO_ROOMS, Room, Rooms, channel_groups, empty_as
 from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features
 
@@ -34,8 +35,20 @@ def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
     views = structure.views(x.ndim)
     for view in views:
         _check_size(structure, view, x)
-    groups = [_measure(views, laid_out(x[:, channels])) for channels in channel_groups(x, views)]
+    with _full_precision(x):
+        room = Room()
+        groups = [_moments(views, Centred.of(x[:, channels], room)) for channels in channel_groups(x, views)]
     return tuple(Moments.cat(parts).to("cpu") for parts in zip(*groups, strict=True))
+
+
+class How(TypedDict, total=False):
+    """The settings of `transport`."""
+
+    weight: float
+    every: int
+    roots: RootMethod
+    rooms: Rooms | None
+    in_place: bool
 
 
 def transport(
@@ -46,12 +59,15 @@ def transport(
     weight: float = 0.0,
     every: int = 1,
     roots: RootMethod = "auto",
+    rooms: Rooms | None = None,
+    in_place: bool = False,
 ) -> Features:
     """Move a batch of features to the training moments, view by view.
 
     `weight` is the part that the training moments have in those of the batch: 0 trusts the batch alone, 1 is the
-    identity. The batch is measured on one image in `every`; `roots` says how its roots are taken. Gradients flow
-    through the features, not through their moments. An empty batch is returned as it is.
+    identity. The batch is measured on one image in `every`; `roots` says how its roots are taken. `rooms` are memory
+    from a call before, and `in_place` allows to write over the features, where no gradients need them. Gradients
+    flow through the features, not through their moments. An empty batch is returned as it is.
 
     >>> from shiftmatch.core.covariance import ChannelMoments
     >>> train = measure(ChannelMoments(), torch.tensor([[-1.0], [1.0]]))
@@ -64,14 +80,16 @@ def transport(
     estimate = _Estimate(structure, weight, every, roots)
     goals = [goal_of(moments, structure.tolerance.train, x.device, roots) for moments in train]
     groups = channel_groups(x, structure.views(x.ndim))
-    moved = (_moved(x[:, part], estimate, [goal.of(part) for goal in goals]) for part in groups)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return torch.cat([torch.cat(pieces) for pieces in moved], dim=1).to(x.dtype)
-    out = empty_as(x)
-    for part, pieces in zip(groups, moved, strict=True):
-        for place, piece in zip(out[:, part].split(len(pieces[0])), pieces, strict=True):
-            place.copy_(piece)
-    return out
+    with_gradients = torch.is_grad_enabled() and x.requires_grad
+    room = NO_ROOMS if with_gradients else rooms or Rooms()
+    moved = (_moved(x[:, part], estimate, [goal.of(part) for goal in goals], room) for part in groups)
+    with _full_precision(x):
+        if with_gradients:
+            return torch.cat([batch.features() for batch in moved], dim=1).to(x.dtype)
+        out = x if in_place else empty_as(x)
+        for part, batch in zip(groups, moved, strict=True):
+            batch.write(out[:, part])
+        return out
 
 
 class _Estimate(NamedTuple):
@@ -83,19 +101,26 @@ class _Estimate(NamedTuple):
     roots: RootMethod
 
 
-def _moved(x: Features, estimate: _Estimate, goals: Sequence[Goal]) -> list[Tensor]:
-    """Channels that need no others, moved, in pieces."""
-    structure, pieces = estimate.structure, laid_out(x)
+def _moved(x: Features, estimate: _Estimate, goals: Sequence[Goal], rooms: Rooms) -> Centred:
+    """Channels that need no others, moved."""
+    structure, batch = estimate.structure, Centred.of(x, rooms.rest, rooms.spare)
     views = structure.views(x.ndim)
-    seen = pieces if estimate.every == 1 else laid_out(x[:: estimate.every])
-    fixed = list(_at_once(_measure(views, seen), goals)) if structure.one_shot else []
+    seen = batch if estimate.every == 1 else Centred.of(x[:: estimate.every])
+    fixed = list(_at_once(_moments(views, seen), goals)) if structure.one_shot else []
     for i, view in enumerate(views):
-        test, goal = fixed[i] if fixed else (_measure([view], seen)[0], goals[i])
-        scale, offset = (part.to(pieces[0]) for part in _affine(test, goal, estimate))
-        moved = [_apply(view, scale, offset, piece) for piece in pieces]
-        seen = moved if seen is pieces else [_apply(view, scale, offset, piece) for piece in seen]
-        pieces = moved
-    return pieces
+        test, goal = fixed[i] if fixed else (_moments([view], seen)[0], goals[i])
+        scale, offset = _affine(test, goal, estimate)
+        moved = batch.moved(view, scale, offset)
+        seen = moved if seen is batch else seen.moved(view, scale, offset)
+        batch = moved
+    return batch
+
+
+def _moments(views: Sequence[View], batch: Centred) -> tuple[Moments, ...]:
+    moments = tuple(map(batch.moments, views))
+    if not all(measured.is_finite() for measured in moments):
+        raise NonFiniteError("the features hold NaN or infinite values, so nothing can be measured; look at the input.")
+    return moments
 
 
 def _affine(test: Moments, goal: Goal, estimate: _Estimate) -> tuple[Tensor, Tensor]:
@@ -139,24 +164,3 @@ def _check_size(structure: Covariance, view: View, x: Features) -> None:
 def _full_precision(x: Tensor) -> torch.autocast:
     """Products of matrices as they are, also where the user's network runs under autocast."""
     return torch.autocast(x.device.type, enabled=False)
-
-
-@torch.no_grad()
-def _measure(views: Sequence[View], pieces: Sequence[Tensor]) -> tuple[Moments, ...]:
-    with _full_precision(pieces[0]):
-        moments = tuple(Moments.gathered([view.open(piece) for piece in pieces]) for view in views)
-    if not all(measured.is_finite() for measured in moments):
-        raise NonFiniteError("the features hold NaN or infinite values, so nothing can be measured; look at the input.")
-    return moments
-
-
-def _apply(view: View, scale: Tensor, offset: Tensor, piece: Tensor) -> Tensor:
-    """A x + b in every group of the view, in the memory layout that the piece has."""
-    samples = view.open(piece)
-    flat, bias = samples.flatten(-2), offset[..., None].expand_as(samples).flatten(-2)
-    samples_lie_together = flat.stride(-1) == 1
-    with _full_precision(piece):
-        moved = (
-            torch.baddbmm(bias, scale, flat) if samples_lie_together else torch.baddbmm(bias.mT, flat.mT, scale.mT).mT
-        )
-    return view.close(moved.unflatten(-1, samples.shape[-2:]), piece)

@@ -7,14 +7,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks
 from torch.overrides import TorchFunctionMode
 
 from shiftmatch.errors import StatisticsMismatchError
 from shiftmatch.sites.site import INPUT, Site
 from shiftmatch.sites.trace import function_name, module_address, numbered
 
-Visitor: TypeAlias = Callable[[Site, Tensor], Tensor | None]
-"""Called with every site's tensor; a tensor it returns replaces it."""
+Visitor: TypeAlias = Callable[[Site, Tensor, bool], Tensor | None]
+"""Called with every site's tensor, and whether it may be written to; a tensor that is returned replaces it."""
+
+MAKERS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear),
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.GroupNorm, nn.LayerNorm),
+)
+"""Layers whose output is new memory that nobody else has seen."""
 
 
 @contextmanager
@@ -31,14 +38,14 @@ def borrowed(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def visiting(model: nn.Module, sites: Iterable[Site], visit: Visitor) -> Iterator[None]:
-    """Call visit(site, tensor) at every site that one forward pass meets."""
+    """Call visit(site, tensor, whether it is ours) at every site that one forward pass meets."""
     by_name = {site.name: site for site in sites}
     met: Counter[str] = Counter()
 
-    def meet(name: str, value: Any) -> Any:
+    def meet(name: str, value: Any, ours: bool = False) -> Any:
         met[name] += 1
         site = by_name.get(numbered(name, met[name]))
-        changed = visit(site, value) if site and isinstance(value, Tensor) else None
+        changed = visit(site, value, ours) if site and isinstance(value, Tensor) else None
         return value if changed is None else changed
 
     functions: dict[str, set[str]] = defaultdict(set)
@@ -81,7 +88,7 @@ def submodule(model: nn.Module, name: str) -> nn.Module:
         ) from None
 
 
-def _on_inputs(meet: Callable[[str, Any], Any]) -> Callable[..., tuple[Any, Any]]:
+def _on_inputs(meet: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     def hook(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         changed = {id(value): meet(name, value) for name, value in named_inputs(model, args, kwargs).items()}
         return tuple(changed.get(id(x), x) for x in args), {k: changed.get(id(x), x) for k, x in kwargs.items()}
@@ -89,17 +96,23 @@ def _on_inputs(meet: Callable[[str, Any], Any]) -> Callable[..., tuple[Any, Any]
     return hook
 
 
-def _on_output(name: str, meet: Callable[[str, Any], Any]) -> Callable[..., Any]:
+def _on_output(name: str, meet: Callable[..., Any]) -> Callable[..., Any]:
     def hook(module: nn.Module, args: object, output: Any) -> Any:
-        return meet(module_address(name), output)
+        return meet(module_address(name), output, ours=_only_we_have_seen_what_it_returns(module))
 
     return hook
+
+
+def _only_we_have_seen_what_it_returns(module: nn.Module) -> bool:
+    compiled_or_replaced = module._compiled_call_impl is not None or "forward" in vars(module)
+    watched_by_others = len(module._forward_hooks) > 1 or bool(_global_forward_hooks)
+    return type(module) in MAKERS and not compiled_or_replaced and not watched_by_others
 
 
 class _Watch(TorchFunctionMode):
     """Meets the values of some functions while a module's forward pass runs."""
 
-    def __init__(self, name: str, functions: set[str], meet: Callable[[str, Any], Any]) -> None:
+    def __init__(self, name: str, functions: set[str], meet: Callable[..., Any]) -> None:
         super().__init__()
         self._name, self._functions, self._meet = name, functions, meet
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from shiftmatch.core.covariance import Covariance
 from shiftmatch.core.linalg import RootMethod
+from shiftmatch.core.pieces import Rooms
+from shiftmatch.core.transport import How
 from shiftmatch.errors import (
     BatchTooSmallError,
     InputError,
@@ -67,7 +69,7 @@ def fit(
     places = sites if isinstance(sites, Sites) else find_sites(model, first, sites)
     measured: dict[str, SiteStatistics] = {}
 
-    def measure(site: Site, x: Tensor) -> None:
+    def measure(site: Site, x: Tensor, ours: bool) -> None:
         entry = SiteStatistics.of(site, settings.covariance_at(site), x)
         measured[site.name] = measured[site.name] + entry if site.name in measured else entry
 
@@ -149,8 +151,10 @@ class MatchedModel(nn.Module):
         measured = ceil(images / every)
         weight = self.prior / (self.prior + measured) if images else 0.0
 
-        def move(site: Site, x: Tensor) -> Tensor:
-            return self.statistics[site.name].match(x, weight=weight, every=every, roots=self.roots)
+        how = How(weight=weight, every=every, roots=self.roots, rooms=Rooms())
+
+        def move(site: Site, x: Tensor, ours: bool) -> Tensor:
+            return self.statistics[site.name].match(x, **how | {"in_place": ours})
 
         places = [entry.site for entry in self.statistics.values()]
         with _lent(self.model, self.statistics.batchnorm, places, move):
@@ -187,14 +191,14 @@ class MatchedModel(nn.Module):
 def _lent(model: nn.Module, batchnorm: BatchNormMode, places: Iterable[Site], visit: Visitor) -> Iterator[None]:
     """A network in evaluation mode, BatchNorm as wanted, with a visitor that names the site in its errors."""
 
-    def checked(site: Site, x: Tensor) -> Tensor | None:
+    def checked(site: Site, x: Tensor, ours: bool) -> Tensor | None:
         if tuple(x.shape[1:]) != site.shape:
             raise InputError(
                 f"Site {site.name!r} has features of shape {tuple(x.shape[1:])}; they were {site.shape} when it was "
                 "found. All images must have one size: resize them, or fit again."
             )
         try:
-            return visit(site, x)
+            return visit(site, x, ours)
         except ShiftMatchError as error:
             raise type(error)(f"At site {site.name!r}: {error}") from None
 

@@ -5,16 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from math import ceil
 from os import PathLike
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, Unpack, final
 
 import torch
 from torch import Tensor
 
 from shiftmatch.containers import load_tensors, save_tensors
 from shiftmatch.core.covariance import STRUCTURES, ChannelMoments, Covariance, Tolerance
-from shiftmatch.core.linalg import Ridge, RootMethod, pack, unpack
+from shiftmatch.core.linalg import Ridge, pack, unpack
 from shiftmatch.core.moments import Moments
-from shiftmatch.core.transport import measure, transport
+from shiftmatch.core.transport import How, measure, transport
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
 from shiftmatch.sites.site import Layout, Site, table
 
@@ -41,10 +41,10 @@ class SiteStatistics:
         parts = tuple(measure(_structure(covariance, i), part) for i, part in enumerate(features))
         return cls(site, covariance, parts)
 
-    def match(self, x: Tensor, *, weight: float, every: int = 1, roots: RootMethod = "auto") -> Tensor:
-        """Move a batch to these moments."""
+    def match(self, x: Tensor, **how: Unpack[How]) -> Tensor:
+        """Move a batch to these moments, with the settings of `transport`."""
         parts = [
-            transport(part, _structure(self.covariance, i), train, weight=weight, every=every, roots=roots)
+            transport(part, _structure(self.covariance, i), train, **how)
             for i, (part, train) in enumerate(zip(self.site.layout.split(x), self.parts, strict=True))
         ]
         return self.site.layout.join(parts)

@@ -5,27 +5,27 @@ from torch import Tensor
 
 from shiftmatch.core import pieces
 from shiftmatch.core.covariance import ChannelMoments, Dense, SpatialKronecker
-from shiftmatch.core.pieces import Room, channel_groups, empty_as
+from shiftmatch.core.pieces import Room, channel_groups, empty_as, laid_out
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (7, 3, 4), (7, 3, 4, 5), (7, 3, 2, 4, 5)])
 def test_pieces_hold_every_image_once_in_order(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
     monkeypatch.setattr(pieces, "PIECE_BYTES", 8 * 2 * torch.Size(shape[1:]).numel())
     x = maps(*shape)
-    parts = Room().laid_out(x)
+    parts = laid_out(x, Room())
     assert [len(part) for part in parts] == [2, 2, 2, 1]
     assert torch.equal(torch.cat(parts), x)
 
 
 def test_rows_and_columns_of_a_piece_can_be_seen_without_a_copy() -> None:
-    (piece,) = Room().laid_out(maps(4, 3, 5, 6))
+    (piece,) = laid_out(maps(4, 3, 5, 6), Room())
     for view in SpatialKronecker().views(4):
         assert view.open(piece).data_ptr() == piece.data_ptr()
 
 
 def test_half_precision_is_handled_in_single(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Room().laid_out(torch.zeros(3, 2, dtype=torch.bfloat16))[0].dtype == torch.float32
-    assert Room().laid_out(torch.zeros(3, 2, dtype=torch.float64))[0].dtype == torch.float64
+    assert laid_out(torch.zeros(3, 2, dtype=torch.bfloat16), Room())[0].dtype == torch.float32
+    assert laid_out(torch.zeros(3, 2, dtype=torch.float64), Room())[0].dtype == torch.float64
 
 
 def test_channels_are_grouped_only_where_they_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:

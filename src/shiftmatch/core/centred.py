@@ -1,71 +1,101 @@
-"""Features about an image near their mean: what is left of them is multiplied as it is, and means cost one image."""
+"""Features about their mean image: what is left of them is multiplied as it is, and means cost an image per piece."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
 
 from shiftmatch.core.covariance import View
 from shiftmatch.core.moments import Moments, precise
-from shiftmatch.core.pieces import Room
+from shiftmatch.core.pieces import Room, Rooms, laid_out
 from shiftmatch.shapes import Features
 
 
 @dataclass(frozen=True)
+class Summary:
+    """What is needed of a batch to find its moments in some views; `+` joins two batches."""
+
+    images: tuple[int, ...]  # in each piece
+    means: Features  # the mean image of each piece, in double precision
+    within: tuple[Tensor, ...]  # for each view, the scatter of all pieces about their mean images
+
+    def __add__(self, other: "Summary") -> "Summary":
+        within = (ours + theirs for ours, theirs in zip(self.within, other.within, strict=True))
+        return Summary(self.images + other.images, torch.cat([self.means, other.means]), tuple(within))
+
+    def moments(self, views: Sequence[View]) -> tuple[Moments, ...]:
+        """Scatter within pieces, and of the mean images between pieces and pixels."""
+        return tuple(self._moments(view, within) for view, within in zip(views, self.within, strict=True))
+
+    def _moments(self, view: View, within: Tensor) -> Moments:
+        weights = torch.tensor(self.images).to(self.means).reshape(-1, *[1] * (self.means.ndim - 1))
+        images = sum(self.images)
+        mean = view.open((self.means * weights / images).sum(0, keepdim=True)).mean(-1)
+        off = self.means - view.close(mean[..., None].expand_as(view.open(self.means[:1])), self.means[:1])
+        samples = view.open(self.means[:1]).shape[-1]
+        return Moments(images * samples, mean, within + _gram(view.open(off * weights.sqrt())))
+
+
+@dataclass(frozen=True)
 class Centred:
-    """A batch as x = about + rest. Every map of features moves both parts, so that no pass over the batch is for means.
+    """A batch as its mean image and the rest, piece by piece. Every map of features moves both parts.
 
     >>> from shiftmatch.core.covariance import ChannelMoments
-    >>> batch = Centred.of(torch.tensor([[1.0], [3.0]]))
-    >>> batch.rest, batch.moments(*ChannelMoments().views(2)).covariance.item()
+    >>> batch, views = Centred.of(torch.tensor([[1.0], [3.0]]), Rooms()), ChannelMoments().views(2)
+    >>> batch.rest, batch.summary(views).moments(views)[0].covariance.item()
     ([tensor([[-1.],
             [ 1.]])], 1.0)
     """
 
-    about: Tensor  # one image, in double precision
-    total: Tensor  # the sum of the rest over all images, in double precision
-    rest: Sequence[Tensor]  # pieces, laid out in memory for products of matrices
-    spare: Sequence[Tensor | None]  # where the pieces go next; new memory where there is none
+    means: Features  # one image for each piece, in double precision
+    rest: Sequence[Tensor]  # the pieces without it, laid out in memory for products of matrices
+    room: Room  # the memory of the rest
+    rooms: Rooms
 
     @classmethod
-    def of(cls, x: Features, room: Room | None = None, spare: Room | None = None) -> "Centred":
-        """Take the mean of the first piece away: it is part of the batch, so that little cancels later."""
-        rest = (room or Room()).laid_out(x)
-        about = rest[0].detach().mean(0, keepdim=True)
-        total = torch.stack([precise(piece.sub_(about).sum(0, keepdim=True)) for piece in rest]).sum(0)
-        return cls(precise(about), total, rest, spare.pieces(x) if spare else [None] * len(rest))
-
-    @property
-    def images(self) -> int:
-        return sum(map(len, self.rest))
+    def of(cls, x: Features, rooms: Rooms) -> "Centred":
+        room = rooms.take()
+        rest = laid_out(x, room)
+        means = [piece.detach().mean(0, keepdim=True) for piece in rest]
+        for piece, mean in zip(rest, means, strict=True):
+            piece.sub_(mean)
+        return cls(precise(torch.cat(means)), rest, room, rooms)
 
     @torch.no_grad()
-    def moments(self, view: View) -> Moments:
-        """Scatter within pixels, over the images, and that of the mean image between them."""
-        off = self.total / self.images
-        mean = Moments.of(view.open(self.about + off))
-        within = sum(precise(_gram(view.open(piece))) for piece in self.rest) - self.images * _gram(view.open(off))
-        return Moments(self.images * mean.count, mean.mean, within + self.images * mean.scatter)
+    def summary(self, views: Sequence[View]) -> Summary:
+        """What its moments in these views need."""
+        within = (reduce(add, (precise(_gram(view.open(piece))) for piece in self.rest)) for view in views)
+        return Summary(tuple(map(len, self.rest)), self.means, tuple(within))
 
     def moved(self, view: View, scale: Tensor, offset: Tensor) -> "Centred":
-        """A x + b in every group of the view. This batch is gone then: another one may take its room."""
-        about, total = (_times(view, scale, image) for image in (self.about, self.total))
-        about = about + view.close(offset[..., None].expand_as(view.open(about)), about)
-        here = scale.to(self.rest[0])
-        rest = [_times(view, here, piece, room) for piece, room in zip(self.rest, self.spare, strict=True)]
-        spare = [None if room is None else piece for piece, room in zip(self.rest, self.spare, strict=True)]
-        return Centred(about, total, rest, spare)
+        """A x + b in every group of the view. This batch is at its end then."""
+        means = _times(view, scale, self.means)
+        means = means + view.close(offset[..., None].expand_as(view.open(means[:1])), means[:1])
+        here, room = scale.to(self.rest[0]), self.rooms.take()
+        places = room.beside(self.rest)
+        rest = [_times(view, here, piece, place) for piece, place in zip(self.rest, places, strict=True)]
+        self.close()
+        return Centred(means, rest, room, self.rooms)
 
     def write(self, out: Features) -> None:
-        """Put the features there."""
-        about = self.about.to(self.rest[0])
-        for piece, place in zip(self.rest, out.split(len(self.rest[0])), strict=True):
-            torch.add(piece, about, out=place)
+        """Put the features there. This batch is at its end then."""
+        for piece, mean, place in zip(self.rest, self._means_here, out.split(len(self.rest[0])), strict=True):
+            torch.add(piece, mean, out=place)
+        self.close()
 
     def features(self) -> Features:
-        about = self.about.to(self.rest[0])
-        return torch.cat([piece + about for piece in self.rest])
+        return torch.cat([piece + mean for piece, mean in zip(self.rest, self._means_here, strict=True)])
+
+    def close(self) -> None:
+        """Let others have its room."""
+        self.rooms.give(self.room)
+
+    @property
+    def _means_here(self) -> Features:
+        return self.means.to(self.rest[0])
 
 
 def _gram(samples: Tensor) -> Tensor:

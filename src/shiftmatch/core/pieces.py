@@ -1,7 +1,6 @@
 """Features in pieces that fit the processor's caches: reading memory, not arithmetic, is what matching costs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import ceil, prod
 
 import numpy as np
@@ -38,32 +37,13 @@ def channel_groups(x: Features, views: Sequence[View]) -> list[slice]:
 
 
 class Room:
-    """Memory for pieces of a batch, laid out so that views of them need no copy. It can be used again and again.
-
-    In memory the images come between the first and the second axis of space: then the rows of a channel lie together
-    in (c, h, b·w) and its columns in (c, h·b, w).
-
-    >>> [piece.shape[0] for piece in Room().pieces(torch.zeros(1000, 2, 32, 32))]
-    [500, 500]
-    """
+    """Memory that can be used again and again; what was there before is lost."""
 
     def __init__(self) -> None:
         self._block = np.empty(0)
 
-    def pieces(self, x: Features) -> list[Tensor]:
-        """Room for the pieces of this batch, in at least single precision; what was there before is lost."""
-        order = (1, 2, 0, *range(3, x.ndim)) if x.ndim > 2 else (0, 1)
-        inverse = [order.index(axis) for axis in range(x.ndim)]
-        parts = x.split(_images_per_piece(x))
-        blocks = self._blocks([part.numel() for part in parts], working(x), x.device)
-        shapes = ([part.shape[axis] for axis in order] for part in parts)
-        return [block.view(shape).permute(inverse) for block, shape in zip(blocks, shapes, strict=True)]
-
-    def laid_out(self, x: Features) -> list[Tensor]:
-        """Copies of the pieces."""
-        return [room.copy_(piece) for room, piece in zip(self.pieces(x), x.split(_images_per_piece(x)), strict=True)]
-
-    def _blocks(self, sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+    def of(self, sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+        """Flat tensors of these sizes, one after the other."""
         if device.type != "cpu":
             return [torch.empty(size, dtype=dtype, device=device) for size in sizes]
         if self._block.size < sum(sizes) or self._block.dtype != _NUMPY[dtype]:
@@ -71,17 +51,44 @@ class Room:
         ends = np.cumsum(sizes)
         return [torch.from_numpy(self._block[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
+    def beside(self, pieces: Sequence[Tensor]) -> list[Tensor | None]:
+        """Places like these pieces; none where gradients need new memory."""
+        if any(torch.is_grad_enabled() and piece.requires_grad for piece in pieces):
+            return [None] * len(pieces)
+        blocks = self.of([piece.numel() for piece in pieces], pieces[0].dtype, pieces[0].device)
+        return [block.as_strided(piece.shape, piece.stride()) for block, piece in zip(blocks, pieces, strict=True)]
 
-@dataclass(frozen=True)
+
 class Rooms:
-    """What moving a batch takes, to be used from group to group and from site to site."""
+    """Rooms that go from batch to batch, from channel to channel and from site to site."""
 
-    rest: Room | None = field(default_factory=Room)
-    spare: Room | None = field(default_factory=Room)
+    def __init__(self) -> None:
+        self._free: list[Room] = []
+
+    def take(self) -> Room:
+        return self._free.pop() if self._free else Room()
+
+    def give(self, room: Room) -> None:
+        self._free.append(room)
 
 
-NO_ROOMS = Rooms(None, None)
-"""New memory for everything."""
+def laid_out(x: Features, room: Room) -> list[Tensor]:
+    """Copies of a batch, in pieces, in at least single precision, laid out so that views of them need no copy.
+
+    In memory the images come between the first and the second axis of space: then the rows of a channel lie together
+    in (c, h, b·w) and its columns in (c, h·b, w).
+
+    >>> [piece.shape[0] for piece in laid_out(torch.zeros(1000, 2, 32, 32), Room())]
+    [500, 500]
+    """
+    order = (1, 2, 0, *range(3, x.ndim)) if x.ndim > 2 else (0, 1)
+    inverse = [order.index(axis) for axis in range(x.ndim)]
+    pieces = x.split(_images_per_piece(x))
+    blocks = room.of([piece.numel() for piece in pieces], working(x), x.device)
+    return [
+        block.view([piece.shape[axis] for axis in order]).permute(inverse).copy_(piece)
+        for block, piece in zip(blocks, pieces, strict=True)
+    ]
 
 
 def empty_as(x: Features) -> Features:

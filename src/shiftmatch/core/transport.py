@@ -1,20 +1,22 @@
 """The matching formula: x' = Σ_train^{1/2} Σ_test^{-1/2} (x − μ_test) + μ_train, one view after the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 from math import prod
-from typing import NamedTuple, TypedDict
+from operator import add
+from typing import NamedTuple, TypeAlias, TypedDict
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from shiftmatch.core.centred import Centred
+from shiftmatch.core.centred import Centred, Summary
 from shiftmatch.core.covariance import Covariance, View
 from shiftmatch.core.goals import Goal, goal_of
 from shiftmatch.core.linalg import RootMethod, sym_power
 from shiftmatch.core.moments import Moments, blend
-from shiftmatch.core.pieces import NO_ROOMS, Room, Rooms, channel_groups, empty_as
+from shiftmatch.core.pieces import Rooms, channel_groups, empty_as
 from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features
 
@@ -25,6 +27,18 @@ DEAD = 1e-6
 """A channel whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
 
 
+Maps: TypeAlias = list[tuple[Tensor, Tensor]]
+"""A and b of x' = A x + b, for one or more views."""
+
+Together: TypeAlias = Callable[[Summary, Callable[[Sequence[Summary]], Maps]], Maps]
+"""How the parts of a batch learn of each other: each hands in a summary, all get the maps that they make together."""
+
+
+def alone(part: Summary, maps: Callable[[Sequence[Summary]], Maps]) -> Maps:
+    """A batch of one part."""
+    return maps([part])
+
+
 def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
     """The moments of one batch of features, one for each view of the structure.
 
@@ -32,12 +46,18 @@ def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
     >>> [moments.scatter.shape for moments in measure(SpatialKronecker(), torch.ones(2, 3, 4, 5))]
     [torch.Size([3, 4, 4]), torch.Size([3, 5, 5])]
     """
-    views = structure.views(x.ndim)
+    views, rooms = structure.views(x.ndim), Rooms()
     for view in views:
         _check_size(structure, view, x)
+
+    def of(channels: slice) -> tuple[Moments, ...]:
+        batch = Centred.of(x[:, channels], rooms)
+        summary = batch.summary(views)
+        batch.close()
+        return _moments(views, summary)
+
     with _full_precision(x):
-        room = Room()
-        groups = [_moments(views, Centred.of(x[:, channels], room)) for channels in channel_groups(x, views)]
+        groups = [of(channels) for channels in channel_groups(x, views)]
     return tuple(Moments.cat(parts).to("cpu") for parts in zip(*groups, strict=True))
 
 
@@ -47,12 +67,13 @@ class How(TypedDict, total=False):
     weight: float
     every: int
     roots: RootMethod
-    rooms: Rooms | None
+    rooms: Rooms
     in_place: bool
+    together: Together
 
 
 def transport(
-    x: Features,
+    x: Tensor,  # Features; not said, because parts that wait for each other are checked against each other's shapes
     structure: Covariance,
     train: Sequence[Moments],
     *,
@@ -61,13 +82,16 @@ def transport(
     roots: RootMethod = "auto",
     rooms: Rooms | None = None,
     in_place: bool = False,
-) -> Features:
+    together: Together = alone,
+) -> Tensor:
     """Move a batch of features to the training moments, view by view.
 
     `weight` is the part that the training moments have in those of the batch: 0 trusts the batch alone, 1 is the
-    identity. The batch is measured on one image in `every`; `roots` says how its roots are taken. `rooms` are memory
-    from a call before, and `in_place` allows to write over the features, where no gradients need them. Gradients
-    flow through the features, not through their moments. An empty batch is returned as it is.
+    identity. The batch is measured on one image in `every`; `roots` says how its roots are taken. Gradients flow
+    through the features, not through their moments. An empty batch is returned as it is.
+
+    `rooms` are memory from a call before, and `in_place` allows to write over the features, where no gradients need
+    them. Where `x` is a part of a batch, `together` finds the maps for all parts.
 
     >>> from shiftmatch.core.covariance import ChannelMoments
     >>> train = measure(ChannelMoments(), torch.tensor([[-1.0], [1.0]]))
@@ -79,16 +103,20 @@ def transport(
         return x
     estimate = _Estimate(structure, weight, every, roots)
     goals = [goal_of(moments, structure.tolerance.train, x.device, roots) for moments in train]
-    groups = channel_groups(x, structure.views(x.ndim))
+    groups = channel_groups(x, structure.views(x.ndim)) if together is alone else [slice(None)]
     with_gradients = torch.is_grad_enabled() and x.requires_grad
-    room = NO_ROOMS if with_gradients else rooms or Rooms()
-    moved = (_moved(x[:, part], estimate, [goal.of(part) for goal in goals], room) for part in groups)
+    shared = rooms or Rooms()
+
+    def moved(channels: slice) -> Centred:
+        room = Rooms() if with_gradients else shared
+        return _moved(x[:, channels], estimate, [goal.of(channels) for goal in goals], room, together)
+
     with _full_precision(x):
         if with_gradients:
-            return torch.cat([batch.features() for batch in moved], dim=1).to(x.dtype)
+            return torch.cat([moved(channels).features() for channels in groups], dim=1).to(x.dtype)
         out = x if in_place else empty_as(x)
-        for part, batch in zip(groups, moved, strict=True):
-            batch.write(out[:, part])
+        for channels in groups:
+            moved(channels).write(out[:, channels])
         return out
 
 
@@ -101,23 +129,35 @@ class _Estimate(NamedTuple):
     roots: RootMethod
 
 
-def _moved(x: Features, estimate: _Estimate, goals: Sequence[Goal], rooms: Rooms) -> Centred:
+def _moved(x: Tensor, estimate: _Estimate, goals: Sequence[Goal], rooms: Rooms, together: Together) -> Centred:
     """Channels that need no others, moved."""
-    structure, batch = estimate.structure, Centred.of(x, rooms.rest, rooms.spare)
-    views = structure.views(x.ndim)
-    seen = batch if estimate.every == 1 else Centred.of(x[:: estimate.every])
-    fixed = list(_at_once(_moments(views, seen), goals)) if structure.one_shot else []
-    for i, view in enumerate(views):
-        test, goal = fixed[i] if fixed else (_moments([view], seen)[0], goals[i])
-        scale, offset = _affine(test, goal, estimate)
-        moved = batch.moved(view, scale, offset)
-        seen = moved if seen is batch else seen.moved(view, scale, offset)
-        batch = moved
+    batch = Centred.of(x, rooms)
+    seen = batch if estimate.every == 1 else Centred.of(x[:: estimate.every], rooms)
+    for views, aims in _stages(estimate.structure, x.ndim, goals):
+        maps = together(seen.summary(views), partial(_maps, views=views, goals=aims, estimate=estimate))
+        for view, (scale, offset) in zip(views, maps, strict=True):
+            moved = batch.moved(view, scale, offset)
+            seen = moved if seen is batch else seen.moved(view, scale, offset)
+            batch = moved
     return batch
 
 
-def _moments(views: Sequence[View], batch: Centred) -> tuple[Moments, ...]:
-    moments = tuple(map(batch.moments, views))
+def _stages(structure: Covariance, ndim: int, goals: Sequence[Goal]) -> list[tuple[Sequence[View], Sequence[Goal]]]:
+    """Views that are measured on the same features, with what they are moved to."""
+    views = structure.views(ndim)
+    if structure.one_shot:
+        return [(views, goals)]
+    return [([view], [goal]) for view, goal in zip(views, goals, strict=True)]
+
+
+def _maps(parts: Sequence[Summary], views: Sequence[View], goals: Sequence[Goal], estimate: _Estimate) -> Maps:
+    """A and b of every view, for all parts of a batch."""
+    test = _moments(views, reduce(add, parts))
+    return [_affine(moments, goal, estimate) for moments, goal in _at_once(test, goals)]
+
+
+def _moments(views: Sequence[View], summary: Summary) -> tuple[Moments, ...]:
+    moments = summary.moments(views)
     if not all(measured.is_finite() for measured in moments):
         raise NonFiniteError("the features hold NaN or infinite values, so nothing can be measured; look at the input.")
     return moments

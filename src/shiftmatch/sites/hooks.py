@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
+from greenlet import getcurrent, greenlet
 from torch import Tensor, nn
-from torch.nn.modules.module import _global_forward_hooks
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.overrides import TorchFunctionMode
 
 from shiftmatch.errors import StatisticsMismatchError
@@ -38,13 +39,17 @@ def borrowed(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def visiting(model: nn.Module, sites: Iterable[Site], visit: Visitor) -> Iterator[None]:
-    """Call visit(site, tensor, whether it is ours) at every site that one forward pass meets."""
+    """Call visit(site, tensor, whether it is ours) at every site that a forward pass meets.
+
+    Passes in greenlets of their own are counted apart.
+    """
     by_name = {site.name: site for site in sites}
-    met: Counter[str] = Counter()
+    met: defaultdict[greenlet, Counter[str]] = defaultdict(Counter)
 
     def meet(name: str, value: Any, ours: bool = False) -> Any:
-        met[name] += 1
-        site = by_name.get(numbered(name, met[name]))
+        here = met[getcurrent()]
+        here[name] += 1
+        site = by_name.get(numbered(name, here[name]))
         changed = visit(site, value, ours) if site and isinstance(value, Tensor) else None
         return value if changed is None else changed
 
@@ -63,6 +68,13 @@ def visiting(model: nn.Module, sites: Iterable[Site], visit: Visitor) -> Iterato
                 hooks.enter_context(module.register_forward_pre_hook(watch.begin))
                 hooks.enter_context(module.register_forward_hook(watch.end, always_call=True))
         yield
+
+
+def is_watched(model: nn.Module) -> bool:
+    """Whether hooks that are not ours see what its modules get and return."""
+    return bool(_global_forward_hooks or _global_forward_pre_hooks) or any(
+        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
+    )
 
 
 def named_inputs(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:

@@ -1,8 +1,9 @@
 """fit: measure the training statistics of a network. match: the network that moves every batch to them."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from math import ceil
 from typing import Any, cast, get_args
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from shiftmatch.core.covariance import Covariance
 from shiftmatch.core.linalg import RootMethod
 from shiftmatch.core.pieces import Rooms
-from shiftmatch.core.transport import How
+from shiftmatch.core.transport import How, Together, alone
 from shiftmatch.errors import (
     BatchTooSmallError,
     InputError,
@@ -25,15 +26,20 @@ from shiftmatch.errors import (
 from shiftmatch.progress import track
 from shiftmatch.sites.batchnorm import batch_statistics
 from shiftmatch.sites.fingerprint import fingerprint
-from shiftmatch.sites.hooks import Visitor, borrowed, named_inputs, submodule, visiting
+from shiftmatch.sites.hooks import Visitor, borrowed, is_watched, named_inputs, submodule, visiting
+from shiftmatch.sites.lockstep import DivergedError, Lockstep
 from shiftmatch.sites.presets import Preset, preset_named
 from shiftmatch.sites.selection import Choice
 from shiftmatch.sites.selection import sites as find_sites
 from shiftmatch.sites.site import Site, Sites
+from shiftmatch.sites.splitting import Call, IndivisibleError, joined, treats_images_apart
 from shiftmatch.sites.statistics import BatchNormMode, SiteStatistics, Statistics
 
 PIECE = 256
 """Images per batch when all training images come as one tensor."""
+
+TOGETHER = 200
+"""Images of a large batch that go through the network together between two sites: they stay in the cache."""
 
 FEW_IMAGES = 100
 """Below this many images a batch's own statistics are so noisy that clean images suffer, unless a prior helps."""
@@ -143,22 +149,51 @@ class MatchedModel(nn.Module):
         self.prior = prior
         self.measured_on = measured_on
         self.roots = roots
+        self._divisible: dict[str, bool] = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, for features matched to those of its training data."""
-        images = self._checked_size(named_inputs(self.model, args, kwargs))
-        every = ceil(images / self.measured_on) if images and self.measured_on else 1
-        measured = ceil(images / every)
-        weight = self.prior / (self.prior + measured) if images else 0.0
+        call = Call(args, kwargs, self._checked_size(named_inputs(self.model, args, kwargs)))
+        if self._can_be_split(call):
+            try:
+                return self._in_pieces(call)
+            except (DivergedError, IndivisibleError):
+                self._divisible[call.form] = False
+        with self._lent(call.images, lambda site: alone):
+            return call.of(self.model)
 
+    def _in_pieces(self, call: Call) -> Any:
+        """Passes over pieces that stay in the cache between two sites, where they learn of each other."""
+        pieces, lockstep = call.split(TOGETHER), Lockstep()
+        with self._lent(call.images, lambda site: partial(lockstep.together, site.name)):
+            outputs = lockstep.run([partial(piece.of, self.model) for piece in pieces])
+        return joined(outputs, [piece.images for piece in pieces])
+
+    def _lent(self, images: int, together: Callable[[Site], Together]) -> AbstractContextManager[None]:
+        every = ceil(images / self.measured_on) if images and self.measured_on else 1
+        weight = self.prior / (self.prior + ceil(images / every)) if images else 0.0
         how = How(weight=weight, every=every, roots=self.roots, rooms=Rooms())
 
         def move(site: Site, x: Tensor, ours: bool) -> Tensor:
-            return self.statistics[site.name].match(x, **how | {"in_place": ours})
+            return self.statistics[site.name].match(x, **how | {"in_place": ours, "together": together(site)})
 
-        places = [entry.site for entry in self.statistics.values()]
-        with _lent(self.model, self.statistics.batchnorm, places, move):
-            return self.model(*args, **kwargs)
+        return _lent(self.model, self.statistics.batchnorm, self._places, move)
+
+    @property
+    def _places(self) -> list[Site]:
+        return [entry.site for entry in self.statistics.values()]
+
+    def _can_be_split(self, call: Call) -> bool:
+        """Whether the network may be run on pieces of this batch: it must not be able to tell."""
+        if call.images < 2 * TOGETHER or torch.is_grad_enabled() or any(x.device.type != "cpu" for x in call.tensors):
+            return False
+        if self.measured_on or self.statistics.batchnorm == "batch" or is_watched(self.model):
+            return False
+        if call.form not in self._divisible:
+            simple = not any(site.function for site in self._places)
+            with borrowed(self.model):
+                self._divisible[call.form] = simple and treats_images_apart(self.model, call, self._places)
+        return self._divisible[call.form]
 
     def extra_repr(self) -> str:
         subset = f", measured_on={self.measured_on}" if self.measured_on else ""

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from shiftmatch.errors import InputError
+from shiftmatch.samplers.blocks import in_blocks
 from shiftmatch.samplers.interface import FromFunction
 from shiftmatch.samplers.params import Params, Scalar, add_scaled
 from shiftmatch.samplers.priors import Prior, gaussian
@@ -39,7 +40,8 @@ def categorical(logits: Float[Tensor, "b k"], labels: Tensor) -> Scalar:
 class LogPosterior:
     """log p(θ | data) = (Σ log p(y | f(x; θ)) + log p(θ)) / T, up to a constant.
 
-    With a batch size, the sum over the data is estimated from a minibatch drawn without replacement.
+    With a batch size, the sum over the data is estimated from a minibatch drawn without replacement. Model and data may
+    be in another form than they were given in, with the same parameters and outputs.
     """
 
     model: nn.Module
@@ -97,7 +99,9 @@ def log_posterior(
     if batch_size is not None and not 0 < batch_size <= len(inputs):
         raise InputError(f"batch_size={batch_size} is not between 1 and the {len(inputs)} examples at hand.")
     prior = prior or gaussian(prior_scale**-2)
-    layout = _fastest_layout(model, inputs)
+    blocks = in_blocks(model, inputs) if inputs.device.type == "cpu" else None
+    model, inputs = blocks or (model, inputs)
+    layout = torch.contiguous_format if blocks else _fastest_layout(model, inputs)
     data = (_in_layout(inputs, layout), targets)
     return LogPosterior(model, data, likelihood, prior, temperature, batch_size, chunk, layout)
 

@@ -45,8 +45,12 @@ class Viewing(nn.Module):
 
 @pytest.mark.parametrize(
     ("model", "layout"),
-    [(build("lenet"), torch.channels_last), (Viewing(), torch.contiguous_format)],
-    ids=["lenet", "view"],
+    [
+        (nn.Sequential(Viewing().convs, nn.Flatten(), nn.Linear(3 * 24 * 24, 10)), torch.channels_last),
+        (build("lenet"), torch.contiguous_format),
+        (Viewing(), torch.contiguous_format),
+    ],
+    ids=["flatten", "blocks", "view"],
 )
 def test_the_layout_is_one_that_the_network_takes_and_gradients_do_not_show_it(
     model: nn.Module, layout: torch.memory_format

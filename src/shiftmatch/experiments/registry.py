@@ -80,7 +80,7 @@ _ABLATION = {
     "small": Ablation(replace(CIFAR["small"], corruptions=_FEW, severities=(5,)), SGD),
     "paper": Ablation(CIFAR["paper"]),
 }
-_MIXED = CIFAR | {"small": replace(CIFAR["small"], severities=(5,))}
+_MIXED = CIFAR | {"small": replace(CIFAR["small"], corruptions=_FEW, severities=(5,))}
 _DETECTION = {
     "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",)),
     "small": Detection(
@@ -101,7 +101,7 @@ _RELEASED = {
 }
 _WITH_BATCHNORM = {
     "tiny": replace(_RELEASED["tiny"], methods={8: COMBINATIONS}),
-    "small": replace(_RELEASED["small"], methods={20: COMBINATIONS}),
+    "small": replace(_RELEASED["small"], methods={20: COMBINATIONS}, severities=(5,)),
     "paper": replace(_RELEASED["paper"], methods={20: COMBINATIONS, 32: COMBINATIONS}),
 }
 

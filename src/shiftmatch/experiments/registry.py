@@ -57,6 +57,21 @@ def _by_size(tiny: Experiment, small: Experiment, paper: Experiment) -> dict[str
     return {"tiny": tiny, "small": small, "paper": paper}
 
 
+_FEW = ("gaussian_noise", "motion_blur", "contrast", "jpeg_compression")
+"""One corruption of each kind."""
+
+_SOME = (
+    "gaussian_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "motion_blur",
+    "frost",
+    "fog",
+    "contrast",
+    "jpeg_compression",
+)
+"""Two of each kind."""
+
 CIFAR = {
     "tiny": CifarSetting(
         NETWORKS["tiny"],
@@ -67,13 +82,12 @@ CIFAR = {
         severities=(1, 5),
         workers=1,
     ),
-    "small": CifarSetting(NETWORKS["small"], images=250, train=1000, batch=250, severities=(1, 3, 5)),
+    "small": CifarSetting(
+        NETWORKS["small"], images=250, train=1000, batch=250, corruptions=_SOME, severities=(1, 3, 5)
+    ),
     "paper": CifarSetting(),
 }
 """The setting of Figures 1 and 4 and of the appendix."""
-
-_FEW = ("gaussian_noise", "motion_blur", "contrast", "jpeg_compression")
-"""One corruption of each kind."""
 
 _ABLATION = {
     "tiny": Ablation(CIFAR["tiny"], SGD, (INPUT, AFTER, JOINT, ONE_SHOT)),
@@ -88,7 +102,7 @@ _DETECTION = {
     ),
     "paper": Detection(),
 }
-_SAMPLE = ImageNet(Sample(), images=250, train=(50, 250), batch=250, corruptions=_FEW, severities=(3, 5), workers=2)
+_SAMPLE = ImageNet(Sample(), images=250, train=(50, 250), batch=250, corruptions=_FEW, severities=(5,), workers=2)
 _SAMPLE_TINY = ImageNet(Sample(), images=6, train=(6,), batch=6, corruptions=("contrast",), severities=(5,))
 _RELEASED = {
     "tiny": ReleasedSetting(

@@ -1,7 +1,8 @@
 """Every benchmark, or those named: python -m benchmarks matching roots; make bench runs all.
 
 Prints a table and writes the figures down. With --compare, nothing is measured: the last figures and the baseline are
-shown side by side. With --baseline, the figures become the baseline, and the table in docs/performance.md.
+shown side by side. With --baseline, the figures become the baseline, and the table in
+docs/performance.md; subjects that are not named keep theirs.
 """
 
 from importlib import import_module
@@ -35,7 +36,7 @@ def main(
         Console().print(comparison(load(BASELINE), load(out)))
         return
     torch.set_num_threads(threads)
-    out, found = BASELINE if baseline else out, {}
+    out, found = (BASELINE, load(BASELINE) if subjects else {}) if baseline else (out, {})
     command, settings = " ".join(["python -m benchmarks", *(subjects or [])]), {"threads": threads, "runs": runs}
     for subject in subjects or SUBJECTS:
         found[subject] = import_module(f"benchmarks.{subject}").run(Settings(threads, runs))

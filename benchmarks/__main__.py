@@ -37,7 +37,8 @@ def main(
         return
     torch.set_num_threads(threads)
     out, found = (BASELINE, load(BASELINE) if subjects else {}) if baseline else (out, {})
-    command, settings = " ".join(["python -m benchmarks", *(subjects or [])]), {"threads": threads, "runs": runs}
+    command = "python -m benchmarks --baseline" if baseline else " ".join(["python -m benchmarks", *(subjects or [])])
+    settings = {"threads": threads, "runs": runs}
     for subject in subjects or SUBJECTS:
         found[subject] = import_module(f"benchmarks.{subject}").run(Settings(threads, runs))
         Console().print(table({subject: found[subject]}))

@@ -41,7 +41,7 @@ def test_the_headline_is_what_was_measured(scores: Scores) -> None:
 def expected(scores: Scores, row: str, method: str) -> float:
     values = scores.where(method=method)
     if row.startswith("mean of 16, severity "):
-        values = values.where(severity=int(row.split()[-1]))
+        values = values.where(severity=int(row.rsplit(maxsplit=1)[-1]))
         assert len(values) == 16
     elif row == "clean images":
         values = values.where(corruption="clean")

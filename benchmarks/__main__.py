@@ -35,8 +35,11 @@ def main(
     if compare:
         Console().print(comparison(load(BASELINE), load(out)))
         return
+    if unknown := set(subjects or ()) - set(SUBJECTS):
+        raise typer.BadParameter(f"there is no {', '.join(sorted(unknown))}; choose some of {', '.join(SUBJECTS)}.")
     torch.set_num_threads(threads)
-    out, found = (BASELINE, load(BASELINE) if subjects else {}) if baseline else (out, {})
+    out = BASELINE if baseline else out
+    found = load(BASELINE) if baseline and subjects else {}
     command = "python -m benchmarks --baseline" if baseline else " ".join(["python -m benchmarks", *(subjects or [])])
     settings = {"threads": threads, "runs": runs}
     for subject in subjects or SUBJECTS:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -53,3 +54,8 @@ def test_every_subject_can_be_run_alone_and_is_written_down(
 
 def test_the_page_shows_the_committed_figures() -> None:
     assert PAGE.read_text().split(MARK)[1].strip() == markdown(load(BASELINE))
+
+
+def test_subjects_that_do_not_exist_are_refused_by_name() -> None:
+    with pytest.raises(typer.BadParameter, match="there is no nonsense; choose some of matching"):
+        main(["matching", "nonsense"])

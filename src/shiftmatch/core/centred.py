@@ -34,7 +34,7 @@ class Summary:
         weights = torch.tensor(self.images).to(self.means).reshape(-1, *[1] * (self.means.ndim - 1))
         images = sum(self.images)
         mean = view.open((self.means * weights / images).sum(0, keepdim=True)).mean(-1)
-        off = self.means - view.close(mean[..., None].expand_as(view.open(self.means[:1])), self.means[:1])
+        off = self.means - _image(view, mean, self.means[:1])
         samples = view.open(self.means[:1]).shape[-1]
         return Moments(images * samples, mean, within + _gram(view.open(off * weights.sqrt())))
 
@@ -72,8 +72,7 @@ class Centred:
 
     def moved(self, view: View, scale: Tensor, offset: Tensor) -> "Centred":
         """A x + b in every group of the view. This batch is at its end then."""
-        means = _times(view, scale, self.means)
-        means = means + view.close(offset[..., None].expand_as(view.open(means[:1])), means[:1])
+        means = _times(view, scale, self.means) + _image(view, offset, self.means[:1])
         here, room = scale.to(self.rest[0]), self.rooms.take()
         places = room.beside(self.rest)
         rest = [_times(view, here, piece, place) for piece, place in zip(self.rest, places, strict=True)]
@@ -96,6 +95,11 @@ class Centred:
     @property
     def _means_here(self) -> Features:
         return self.means.to(self.rest[0])
+
+
+def _image(view: View, values: Tensor, like: Features) -> Features:
+    """One image with the same values, one for each entry of the view's matrices, in all of its samples."""
+    return view.close(values[..., None].expand_as(view.open(like)), like)
 
 
 def _gram(samples: Tensor) -> Tensor:

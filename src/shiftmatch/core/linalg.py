@@ -21,10 +21,13 @@ RootMethod: TypeAlias = Literal["auto", "eigh", "newton-schulz"]
 """How roots are taken; "auto" follows `root_method`."""
 
 BATCHED_SIDE = 32
-"""Larger matrices are decomposed one by one on CUDA, and by LAPACK with threads of its own."""
+"""Larger matrices are decomposed one by one on CUDA."""
 
-PART = 1 << 14
-"""Numbers that one thread decomposes at a time: enough to be worth it, too few for threads of its own."""
+SHARED = 1 << 16
+"""So many numbers in a batch of matrices are worth sharing between threads: 6 ms of eigendecompositions, for any side."""
+
+PARTS_PER_THREAD = 4
+"""Threads that are done early find something left to do."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +87,17 @@ def _root_by_products(matrix: Sym, power: float, ridge: Ridge) -> Sym:
 
 
 def _eigh(matrix: Sym) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors. LAPACK takes small matrices one by one, so on a CPU threads share a large batch."""
-    side, threads = matrix.shape[-1], torch.get_num_threads()
-    parts = matrix.reshape(-1, side, side).split(max(1, PART // side**2))
-    if matrix.device.type != "cpu" or side > BATCHED_SIDE or min(threads, len(parts)) == 1:
+    """Eigenvalues and eigenvectors. LAPACK takes matrices one by one, so on a CPU threads share a large batch."""
+    matrices, threads = matrix.reshape(-1, *matrix.shape[-2:]), torch.get_num_threads()
+    if matrix.device.type != "cpu" or min(threads, len(matrices)) == 1 or matrix.numel() < SHARED:
         values, vectors = torch.linalg.eigh(matrix)
         return values, vectors
-    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
-        found = list(pool.map(torch.linalg.eigh, parts))
+    parts = matrices.tensor_split(min(PARTS_PER_THREAD * threads, len(matrices)))
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            found = list(pool.map(torch.linalg.eigh, parts))
+    finally:
+        torch.set_num_threads(threads)  # each has its own number, but threads to come begin with the last one set
     values, vectors = (torch.cat(piece) for piece in zip(*found, strict=True))
     return values.reshape(matrix.shape[:-1]), vectors.reshape(matrix.shape)
 

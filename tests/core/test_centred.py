@@ -20,7 +20,7 @@ def several_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _moments(batch: Centred, view: View) -> Moments:
-    (moments,) = batch.summary([view]).moments([view])
+    (moments,) = batch.summary.moments([view])
     return moments
 
 
@@ -33,7 +33,7 @@ def _moments(batch: Centred, view: View) -> Moments:
 def test_moments_are_those_of_all_samples_at_once(name: str, images: int, offset: float, seed: int) -> None:
     x = maps(images, 3, 4, 5, seed=seed) + offset
     for view in STRUCTURES[name]().views(4):
-        ours, obvious = _moments(Centred.of(x, Rooms()), view), Moments.of(view.open(x))
+        ours, obvious = _moments(Centred.of(x, Rooms(), [view]), view), Moments.of(view.open(x))
         assert ours.count == obvious.count
         assert_close(ours.mean, obvious.mean)
         assert_close(ours.scatter, obvious.scatter, rtol=1e-7, atol=1e-7 + 1e-10 * offset)
@@ -43,7 +43,7 @@ def test_images_that_differ_in_brightness_lose_no_digits_where_the_first_piece_i
     x = maps(40, 3, 4, 5).float()
     x[4:] += 1000
     for view in STRUCTURES["SpatialKronecker"]().views(4):
-        ours, obvious = _moments(Centred.of(x, Rooms()), view), Moments.of(view.open(x.double()))
+        ours, obvious = _moments(Centred.of(x, Rooms(), [view]), view), Moments.of(view.open(x.double()))
         assert_close(ours.scatter, obvious.scatter, rtol=1e-5, atol=0)
 
 
@@ -55,7 +55,7 @@ def test_a_map_moves_features_and_their_moments(structure: Covariance) -> None:
         scale = maps(*samples.shape[:2], samples.shape[1], seed=4)
         offset = maps(*samples.shape[:3], seed=5)
         expected = view.close((scale @ samples.flatten(-2)).unflatten(-1, samples.shape[-2:]) + offset[..., None], x)
-        moved = Centred.of(x, Rooms()).moved(view, scale, offset)
+        moved = Centred.of(x, Rooms()).moved(view, scale, offset, [view])
         assert_close(moved.features(), expected)
         assert_close(_moments(moved, view).scatter, Moments.of(view.open(expected)).scatter)
 
@@ -78,7 +78,7 @@ def test_memory_that_was_used_before_gives_the_same(structure: Covariance) -> No
 @pytest.mark.parametrize("structure", ALL)
 def test_summaries_of_two_batches_are_that_of_both(structure: Covariance) -> None:
     x, views = maps(15, 3, 4, 5), structure.views(4)
-    both = Centred.of(x[:6], Rooms()).summary(views) + Centred.of(x[6:], Rooms()).summary(views)
+    both = Centred.of(x[:6], Rooms(), views).summary + Centred.of(x[6:], Rooms(), views).summary
     for ours, view in zip(both.moments(views), views, strict=True):
         obvious = Moments.of(view.open(x))
         assert ours.count == obvious.count

@@ -1,6 +1,6 @@
 """Features about their mean image: what is left of them is multiplied as it is, and means cost an image per piece."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shiftmatch.core.covariance import View
 from shiftmatch.core.moments import Moments, precise
-from shiftmatch.core.pieces import Room, Rooms, laid_out
+from shiftmatch.core.pieces import Room, Rooms, laid_out, working
 from shiftmatch.shapes import Features
 
 
@@ -43,58 +43,71 @@ class Summary:
 class Centred:
     """A batch as its mean image and the rest, piece by piece. Every map of features moves both parts.
 
+    It comes with a summary in the views that are to be measured next: a piece is measured while it is in the cache.
+
     >>> from shiftmatch.core.covariance import ChannelMoments
-    >>> batch, views = Centred.of(torch.tensor([[1.0], [3.0]]), Rooms()), ChannelMoments().views(2)
-    >>> batch.rest, batch.summary(views).moments(views)[0].covariance.item()
+    >>> views = ChannelMoments().views(2)
+    >>> batch = Centred.of(torch.tensor([[1.0], [3.0]]), Rooms(), views)
+    >>> batch.rest, batch.summary.moments(views)[0].covariance.item()
     ([tensor([[-1.],
             [ 1.]])], 1.0)
     """
 
-    means: Features  # one image for each piece, in double precision
-    rest: Sequence[Tensor]  # the pieces without it, laid out in memory for products of matrices
+    summary: Summary
+    rest: Sequence[Tensor]  # the pieces without their mean images, laid out in memory for products of matrices
     room: Room  # the memory of the rest
     rooms: Rooms
 
     @classmethod
-    def of(cls, x: Features, rooms: Rooms) -> "Centred":
+    def of(cls, x: Features, rooms: Rooms, views: Sequence[View] = (), spent: bool = False) -> "Centred":
+        """`spent` features are not needed any more: others may have their memory."""
+        mean = x.detach().mean(0, keepdim=True, dtype=working(x))
         room = rooms.take()
-        rest = laid_out(x, room)
-        means = [piece.detach().mean(0, keepdim=True) for piece in rest]
-        for piece, mean in zip(rest, means, strict=True):
-            piece.sub_(mean)
-        return cls(precise(torch.cat(means)), rest, room, rooms)
+        rest, within = _measured(laid_out(x, mean, room), views)
+        if spent:
+            rooms.give(Room.of_spent(x))
+        return cls(Summary((len(x),), precise(mean), within), rest, room, rooms)
 
-    @torch.no_grad()
-    def summary(self, views: Sequence[View]) -> Summary:
-        """What its moments in these views need."""
-        within = (reduce(add, (precise(_gram(view.open(piece))) for piece in self.rest)) for view in views)
-        return Summary(tuple(map(len, self.rest)), self.means, tuple(within))
-
-    def moved(self, view: View, scale: Tensor, offset: Tensor) -> "Centred":
+    def moved(self, view: View, scale: Tensor, offset: Tensor, views: Sequence[View] = ()) -> "Centred":
         """A x + b in every group of the view. This batch is at its end then."""
-        means = _times(view, scale, self.means) + _image(view, offset, self.means[:1])
+        before = self.summary.means
+        means = _times(view, scale, before) + _image(view, offset, before[:1])
         here, room = scale.to(self.rest[0]), self.rooms.take()
         places = room.beside(self.rest)
-        rest = [_times(view, here, piece, place) for piece, place in zip(self.rest, places, strict=True)]
+        moved = (_times(view, here, piece, place) for piece, place in zip(self.rest, places, strict=True))
+        rest, within = _measured(moved, views)
         self.close()
-        return Centred(means, rest, room, self.rooms)
+        return Centred(Summary(self.summary.images, means, within), rest, room, self.rooms)
 
     def write(self, out: Features) -> None:
         """Put the features there. This batch is at its end then."""
-        for piece, mean, place in zip(self.rest, self._means_here, out.split(len(self.rest[0])), strict=True):
+        mean = self.summary.means.to(self.rest[0])
+        for piece, place in zip(self.rest, out.split(len(self.rest[0])), strict=True):
             torch.add(piece, mean, out=place)
         self.close()
 
+    def in_order_of(self, x: Features) -> Features:
+        """The features with the precision and the memory layout of x. This batch is at its end then."""
+        out = self.rooms.take().like(x)
+        self.write(out)
+        return out
+
     def features(self) -> Features:
-        return torch.cat([piece + mean for piece, mean in zip(self.rest, self._means_here, strict=True)])
+        return torch.cat(list(self.rest)) + self.summary.means.to(self.rest[0])
 
     def close(self) -> None:
         """Let others have its room."""
         self.rooms.give(self.room)
 
-    @property
-    def _means_here(self) -> Features:
-        return self.means.to(self.rest[0])
+
+def _measured(pieces: Iterable[Tensor], views: Sequence[View]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    """Pieces about their mean images, and their scatter in each view."""
+    rest, scatters = [], []
+    for piece in pieces:
+        with torch.no_grad():
+            scatters.append([precise(_gram(view.open(piece))) for view in views])
+        rest.append(piece)
+    return rest, tuple(reduce(add, scatter) for scatter in zip(*scatters, strict=True))
 
 
 def _image(view: View, values: Tensor, like: Features) -> Features:

@@ -24,7 +24,7 @@ BATCHED_SIDE = 32
 """Larger matrices are decomposed one by one on CUDA."""
 
 SHARED = 1 << 16
-"""So many numbers in a batch of matrices are worth sharing between threads: 6 ms of eigendecompositions, for any side."""
+"""So many numbers in a batch of matrices are worth sharing: 6 ms of eigendecompositions, whatever their side."""
 
 PARTS_PER_THREAD = 4
 """Threads that are done early find something left to do."""

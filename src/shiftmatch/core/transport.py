@@ -16,7 +16,7 @@ from shiftmatch.core.covariance import Covariance, View
 from shiftmatch.core.goals import Goal, goal_of
 from shiftmatch.core.linalg import RootMethod, sym_power
 from shiftmatch.core.moments import Moments, blend
-from shiftmatch.core.pieces import Rooms, channel_groups, empty_as
+from shiftmatch.core.pieces import Room, Rooms, channel_groups
 from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features
 
@@ -51,10 +51,9 @@ def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
         _check_size(structure, view, x)
 
     def of(channels: slice) -> tuple[Moments, ...]:
-        batch = Centred.of(x[:, channels], rooms)
-        summary = batch.summary(views)
+        batch = Centred.of(x[:, channels], rooms, views)
         batch.close()
-        return _moments(views, summary)
+        return _moments(views, batch.summary)
 
     with _full_precision(x):
         groups = [of(channels) for channels in channel_groups(x, views)]
@@ -91,7 +90,7 @@ def transport(
     through the features, not through their moments. An empty batch is returned as it is.
 
     `rooms` are memory from a call before, and `in_place` allows to write over the features, where no gradients need
-    them. Where `x` is a part of a batch, `together` finds the maps for all parts.
+    them; what is returned may lie elsewhere. Where `x` is a part of a batch, `together` finds the maps for all parts.
 
     >>> from shiftmatch.core.covariance import ChannelMoments
     >>> train = measure(ChannelMoments(), torch.tensor([[-1.0], [1.0]]))
@@ -101,44 +100,51 @@ def transport(
     """
     if len(x) == 0:
         return x
-    estimate = _Estimate(structure, weight, every, roots)
     goals = [goal_of(moments, structure.tolerance.train, x.device, roots) for moments in train]
     groups = channel_groups(x, structure.views(x.ndim)) if together is alone else [slice(None)]
     with_gradients = torch.is_grad_enabled() and x.requires_grad
-    shared = rooms or Rooms()
+    shared, spent = rooms or Rooms(), in_place and len(groups) == 1 and not with_gradients
 
     def moved(channels: slice) -> Centred:
-        room = Rooms() if with_gradients else shared
-        return _moved(x[:, channels], estimate, [goal.of(channels) for goal in goals], room, together)
+        way = _Way(structure, weight, every, roots, together, Rooms() if with_gradients else shared, spent)
+        return _moved(x[:, channels], [goal.of(channels) for goal in goals], way)
 
     with _full_precision(x):
         if with_gradients:
             return torch.cat([moved(channels).features() for channels in groups], dim=1).to(x.dtype)
-        out = x if in_place else empty_as(x)
+        if len(groups) == 1:
+            return moved(groups[0]).in_order_of(x)
+        out = x if in_place else Room().like(x)
         for channels in groups:
             moved(channels).write(out[:, channels])
         return out
 
 
-class _Estimate(NamedTuple):
-    """How the map of a batch is found."""
+class _Way(NamedTuple):
+    """How the map of a batch is found, and where."""
 
     structure: Covariance
     weight: float
     every: int
     roots: RootMethod
+    together: Together
+    rooms: Rooms
+    spent: bool  # whether the memory of the features may be used for anything else
 
 
-def _moved(x: Tensor, estimate: _Estimate, goals: Sequence[Goal], rooms: Rooms, together: Together) -> Centred:
-    """Channels that need no others, moved."""
-    batch = Centred.of(x, rooms)
-    seen = batch if estimate.every == 1 else Centred.of(x[:: estimate.every], rooms)
-    for views, aims in _stages(estimate.structure, x.ndim, goals):
-        maps = together(seen.summary(views), partial(_maps, views=views, goals=aims, estimate=estimate))
+def _moved(x: Tensor, goals: Sequence[Goal], way: _Way) -> Centred:
+    """Channels that need no others, moved. Each stage ends with a look at what the next one needs to know."""
+    stages = _stages(way.structure, x.ndim, goals)
+    first, *later = (views for views, _ in stages)
+    sample = Centred.of(x[:: way.every], way.rooms, first) if way.every > 1 else None
+    batch = Centred.of(x, way.rooms, () if sample else first, spent=way.spent)
+    for (views, aims), following in zip(stages, [*later, ()], strict=True):
+        seen = sample or batch
+        maps = way.together(seen.summary, partial(_maps, views=views, goals=aims, way=way))
         for view, (scale, offset) in zip(views, maps, strict=True):
-            moved = batch.moved(view, scale, offset)
-            seen = moved if seen is batch else seen.moved(view, scale, offset)
-            batch = moved
+            next_views = following if view is views[-1] else ()
+            batch = batch.moved(view, scale, offset, () if sample else next_views)
+            sample = sample and sample.moved(view, scale, offset, next_views)
     return batch
 
 
@@ -150,10 +156,10 @@ def _stages(structure: Covariance, ndim: int, goals: Sequence[Goal]) -> list[tup
     return [([view], [goal]) for view, goal in zip(views, goals, strict=True)]
 
 
-def _maps(parts: Sequence[Summary], views: Sequence[View], goals: Sequence[Goal], estimate: _Estimate) -> Maps:
+def _maps(parts: Sequence[Summary], views: Sequence[View], goals: Sequence[Goal], way: _Way) -> Maps:
     """A and b of every view, for all parts of a batch."""
     test = _moments(views, reduce(add, parts))
-    return [_affine(moments, goal, estimate) for moments, goal in _at_once(test, goals)]
+    return [_affine(moments, goal, way) for moments, goal in _at_once(test, goals)]
 
 
 def _moments(views: Sequence[View], summary: Summary) -> tuple[Moments, ...]:
@@ -163,12 +169,12 @@ def _moments(views: Sequence[View], summary: Summary) -> tuple[Moments, ...]:
     return moments
 
 
-def _affine(test: Moments, goal: Goal, estimate: _Estimate) -> tuple[Tensor, Tensor]:
+def _affine(test: Moments, goal: Goal, way: _Way) -> tuple[Tensor, Tensor]:
     """A and b of x' = A x + b per group; the identity where a group is constant."""
     train = goal.moments
     alive = ~_either_constant(test, train)[..., None, None]
-    test = blend(test, train, estimate.weight)
-    whiten = sym_power(test.covariance, -0.5, estimate.structure.tolerance.test, estimate.roots)
+    test = blend(test, train, way.weight)
+    whiten = sym_power(test.covariance, -0.5, way.structure.tolerance.test, way.roots)
     scale = torch.where(alive, goal.root @ whiten, torch.eye(whiten.shape[-1]).to(whiten))
     offset = torch.where(alive, train.mean - scale @ test.mean, torch.zeros_like(test.mean))
     return scale, offset

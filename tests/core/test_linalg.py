@@ -1,6 +1,4 @@
 import math
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -86,14 +84,6 @@ def test_every_matrix_of_a_batch_gets_the_method_that_suits_it() -> None:
     assert_close(products, exact, rtol=1e-8, atol=0)
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("shape", [(7, 5, 20), (3, 20), (1, 20), (20,)])
 def test_threads_share_a_large_batch(
     shape: tuple[int, ...], two_threads: None, monkeypatch: pytest.MonkeyPatch
@@ -102,16 +92,3 @@ def test_threads_share_a_large_batch(
     alone = sym_power(matrix, -0.5)
     monkeypatch.setattr("shiftmatch.core.linalg.SHARED", 0)
     assert_close(sym_power(matrix, -0.5), alone, rtol=1e-12, atol=1e-12)
-
-
-def test_threads_that_share_a_batch_leave_the_number_of_threads_alone(
-    two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shiftmatch.core.linalg.SHARED", 0)
-    sym_power(random_spd(9, 4), -0.5)
-    with ThreadPoolExecutor(1) as later:
-        assert (torch.get_num_threads(), later.submit(torch.get_num_threads).result()) == (2, 2)
-    with pytest.raises(RuntimeError, match=r"linalg\.eigh"):
-        sym_power(torch.full((9, 4, 4), torch.nan), -0.5)
-    with ThreadPoolExecutor(1) as later:
-        assert (torch.get_num_threads(), later.submit(torch.get_num_threads).result()) == (2, 2)

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,6 +13,7 @@ from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.priors import gaussian
 from shiftmatch.samplers.sampling import sample
+from shiftmatch.threads import shared
 
 
 def data(count: int) -> tuple[Tensor, Tensor]:
@@ -28,6 +32,62 @@ def test_the_gradient_in_pieces_is_that_of_one_plain_backward_pass(chunk: int) -
     torch.testing.assert_close(value, expected.detach())
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(gradient[name], parameter.grad)
+
+
+class Uncopyable(nn.Linear):
+    def __deepcopy__(self, memo: object) -> "Uncopyable":
+        raise TypeError
+
+
+def flat(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), *layers).double()
+
+
+@pytest.mark.parametrize(
+    ("model", "at_once"),
+    [
+        (build("lenet").double(), 2),
+        (flat(nn.BatchNorm1d(10)).eval(), 2),
+        (flat(nn.BatchNorm1d(10)), 1),
+        (flat(nn.Dropout(0.0)), 1),
+        (flat(Uncopyable(10, 10)), 1),
+    ],
+    ids=["lenet", "evaluation", "batchnorm", "dropout", "uncopyable"],
+)
+def test_threads_share_the_pieces_where_these_need_nothing_of_each_other(
+    model: nn.Module, at_once: int, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[int] = []
+
+    def noted(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        parts.append(len(items))
+        return shared(work, items)
+
+    monkeypatch.setattr("shiftmatch.samplers.density.shared", noted)
+    images, labels = data(20)
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    pieces, whole = (log_posterior(model, (images.double(), labels), chunk=chunk) for chunk in (7, 20))
+    value, gradient = pieces.value_and_grad(params_of(model), torch.Generator())
+    if at_once == 2:
+        expected, expected_gradient = whole.value_and_grad(params_of(model), torch.Generator())
+        torch.testing.assert_close(value, expected)
+        torch.testing.assert_close(gradient, expected_gradient)
+        torch.testing.assert_close(dict(model.named_buffers()), before)
+    assert parts[0] == at_once
+
+
+def test_autocast_reaches_every_piece(two_threads: None) -> None:
+    model, (images, labels) = build("lenet"), data(20)
+    seen: list[torch.dtype] = []
+
+    def likelihood(logits: Tensor, targets: Tensor) -> Tensor:
+        seen.append(logits.dtype)
+        return -functional.cross_entropy(logits.float(), targets, reduction="sum")
+
+    with torch.autocast("cpu", torch.bfloat16):
+        density = log_posterior(model, (images, labels), likelihood=likelihood, chunk=5)
+        density.value_and_grad(params_of(model), torch.Generator())
+    assert seen == [torch.bfloat16] * 4
 
 
 class Viewing(nn.Module):

@@ -1,6 +1,5 @@
 """Powers of symmetric positive semi-definite matrices, and what keeps them finite."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.core.newton import newton_schulz
+from shiftmatch.threads import shared
 
 Sym = Float[Tensor, "*group d d"]
 """Symmetric positive semi-definite matrices."""
@@ -88,17 +88,12 @@ def _root_by_products(matrix: Sym, power: float, ridge: Ridge) -> Sym:
 
 def _eigh(matrix: Sym) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors. LAPACK takes matrices one by one, so on a CPU threads share a large batch."""
-    matrices, threads = matrix.reshape(-1, *matrix.shape[-2:]), torch.get_num_threads()
-    if matrix.device.type != "cpu" or min(threads, len(matrices)) == 1 or matrix.numel() < SHARED:
+    matrices = matrix.reshape(-1, *matrix.shape[-2:])
+    if matrix.device.type != "cpu" or matrix.numel() < SHARED or len(matrices) == 1:
         values, vectors = torch.linalg.eigh(matrix)
         return values, vectors
-    parts = matrices.tensor_split(min(PARTS_PER_THREAD * threads, len(matrices)))
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            found = list(pool.map(torch.linalg.eigh, parts))
-    finally:
-        torch.set_num_threads(threads)  # each has its own number, but threads to come begin with the last one set
-    values, vectors = (torch.cat(piece) for piece in zip(*found, strict=True))
+    parts = matrices.tensor_split(min(PARTS_PER_THREAD * torch.get_num_threads(), len(matrices)))
+    values, vectors = (torch.cat(piece) for piece in zip(*shared(torch.linalg.eigh, parts), strict=True))
     return values.reshape(matrix.shape[:-1]), vectors.reshape(matrix.shape)
 
 

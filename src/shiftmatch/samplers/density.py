@@ -1,8 +1,10 @@
 """The log posterior of a network, from a likelihood and a prior, over all the data or over random minibatches."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import chain
 
 import torch
 from jaxtyping import Float
@@ -12,9 +14,10 @@ from torch.nn import functional
 
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.blocks import in_blocks
-from shiftmatch.samplers.interface import FromFunction
+from shiftmatch.samplers.interface import FromFunction, value_and_grad
 from shiftmatch.samplers.params import Params, Scalar, add_scaled
 from shiftmatch.samplers.priors import Prior, gaussian
+from shiftmatch.threads import shared
 
 Data = tuple[Tensor, Tensor]
 Likelihood = Callable[[Tensor, Tensor], Tensor]
@@ -25,6 +28,12 @@ IMAGE_AXES = 4
 
 CHUNK = 200
 """Images per piece of a full-batch gradient: measured fastest on CPU, because a piece stays in the cache."""
+
+AT_ONCE = 4
+"""Pieces that threads work on at once, at most: each of them needs memory."""
+
+DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+"""Layers that draw random numbers in training mode, one after the other."""
 
 
 def categorical(logits: Float[Tensor, "b k"], labels: Tensor) -> Scalar:
@@ -57,15 +66,34 @@ class LogPosterior:
         value, gradient = FromFunction(self.prior).value_and_grad(params, generator)
         inputs, targets, weight = self._batch(generator)
         laid_out = {name: _in_layout(x, self.layout) for name, x in params.items()}
-        for x, y in zip(torch.split(inputs, self.chunk), torch.split(targets, self.chunk), strict=True):
-            term = FromFunction(partial(self.log_likelihood, inputs=x, targets=y))
-            piece_value, piece_gradient = term.value_and_grad(laid_out, generator)
-            value, gradient = value + weight * piece_value, add_scaled(gradient, weight, piece_gradient)
+        for part_value, part_gradient in self._likelihoods(laid_out, inputs, targets):
+            value, gradient = value + weight * part_value, add_scaled(gradient, weight, part_gradient)
         return value / self.temperature, {name: g.contiguous() / self.temperature for name, g in gradient.items()}
 
     def log_likelihood(self, params: Params, inputs: Tensor, targets: Tensor) -> Scalar:
         """Σ log p(y | f(x; θ)) over the given examples."""
         return self.likelihood(functional_call(self.model, params, (inputs,)), targets)
+
+    def _likelihoods(self, params: Params, inputs: Tensor, targets: Tensor) -> list[tuple[Scalar, Params]]:
+        """Log likelihoods with their gradients, which sum up to that of all examples."""
+        pieces = list(zip(inputs.split(self.chunk), targets.split(self.chunk), strict=True))
+        twins = self._twins(min(AT_ONCE, torch.get_num_threads(), len(pieces)))
+        parts = [(twin, pieces[i :: len(twins)]) for i, twin in enumerate(twins)]
+        return shared(lambda part: part[0]._summed(params, part[1]), parts)
+
+    def _summed(self, params: Params, pieces: Sequence[Data]) -> tuple[Scalar, Params]:
+        found = (value_and_grad(partial(self.log_likelihood, inputs=x, targets=y), params) for x, y in pieces)
+        return reduce(lambda a, b: (a[0] + b[0], add_scaled(a[1], 1.0, b[1])), found)
+
+    def _twins(self, count: int) -> list["LogPosterior"]:
+        """Densities that can be asked at once: a network can have other parameters in one thread at a time only."""
+        if count == 1 or not _can_be_asked_at_once(self.model, self.data[0].device):
+            return [self]
+        weights = {id(x): x for x in chain(self.model.parameters(), self.model.buffers())}
+        try:
+            return [self, *(replace(self, model=deepcopy(self.model, weights.copy())) for _ in range(count - 1))]
+        except (RuntimeError, TypeError):  # some networks cannot be copied
+            return [self]
 
     def _batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor, float]:
         inputs, targets = self.data
@@ -104,6 +132,13 @@ def log_posterior(
     layout = torch.contiguous_format if blocks else _fastest_layout(model, inputs)
     data = (_in_layout(inputs, layout), targets)
     return LogPosterior(model, data, likelihood, prior, temperature, batch_size, chunk, layout)
+
+
+def _can_be_asked_at_once(model: nn.Module, device: torch.device) -> bool:
+    """Whether passes need nothing of each other, on a CPU; autocast is a matter of one thread."""
+    training = [module for module in model.modules() if module.training]
+    changing = any(isinstance(module, DROPOUT) or [*module.buffers(recurse=False)] for module in training)
+    return device.type == "cpu" and not changing and not torch.is_autocast_enabled("cpu")
 
 
 def _fastest_layout(model: nn.Module, inputs: Tensor) -> torch.memory_format:

@@ -55,7 +55,16 @@ class FromFunction(NamedTuple):
     function: Callable[[Params], Tensor]
 
     def value_and_grad(self, params: Params, generator: torch.Generator) -> tuple[Scalar, Params]:
-        leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-        value = self.function(leaves).double()
-        gradient = torch.autograd.grad(value, list(leaves.values()))
-        return value.detach(), dict(zip(leaves, gradient, strict=True))
+        return value_and_grad(self.function, params)
+
+
+def value_and_grad(function: Callable[[Params], Tensor], params: Params) -> tuple[Scalar, Params]:
+    """A differentiable function, in float64, and its gradient.
+
+    >>> value_and_grad(lambda params: params["x"].square().sum(), {"x": torch.tensor([3.0])})
+    (tensor(9., dtype=torch.float64), {'x': tensor([6.])})
+    """
+    leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+    value = function(leaves).double()
+    gradient = torch.autograd.grad(value, list(leaves.values()))
+    return value.detach(), dict(zip(leaves, gradient, strict=True))

@@ -5,13 +5,11 @@ shown side by side. With --baseline, the figures become the baseline, and the ta
 docs/performance.md; subjects that are not named keep theirs.
 """
 
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
-from benchmarks.harness import Settings, comparison, load, markdown, table
+from benchmarks.harness import Settings, apart, comparison, load, markdown, measured, table
 from rich.console import Console
 
 from shiftmatch.provenance import save_result
@@ -37,13 +35,12 @@ def main(
         return
     if unknown := set(subjects or ()) - set(SUBJECTS):
         raise typer.BadParameter(f"there is no {', '.join(sorted(unknown))}; choose some of {', '.join(SUBJECTS)}.")
-    torch.set_num_threads(threads)
     out = BASELINE if baseline else out
     found = load(BASELINE) if baseline and subjects else {}
     command = "python -m benchmarks --baseline" if baseline else " ".join(["python -m benchmarks", *(subjects or [])])
     settings = {"threads": threads, "runs": runs}
     for subject in subjects or SUBJECTS:
-        found[subject] = import_module(f"benchmarks.{subject}").run(Settings(threads, runs))
+        found[subject] = apart(measured, subject, Settings(threads, runs))
         Console().print(table({subject: found[subject]}))
         save_result(out, command=command, settings=settings, result=found)
     if baseline:

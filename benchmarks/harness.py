@@ -7,11 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+import torch
 from rich.table import Table
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Cases = dict[str, dict[str, float]]
 """What a subject finds: case -> quantity -> figure."""
@@ -23,6 +30,22 @@ class Settings:
 
     threads: int = 2
     runs: int = 7
+
+
+def measured(subject: str, settings: Settings) -> Cases:
+    """The figures of one subject."""
+    torch.set_num_threads(settings.threads)
+    cases: Cases = import_module(f"benchmarks.{subject}").run(settings)
+    return cases
+
+
+def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a function returns in a process of its own.
+
+    How much memory is new to a process depends on what it has done before, and with it the speed of all that follows.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(function, *args, **kwargs).result()
 
 
 def medians(runs: Mapping[str, Callable[[], object]], repetitions: int) -> dict[str, float]:

@@ -1,16 +1,18 @@
 """The harness that measures; what it measures is no test."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import harness
 from benchmarks.__main__ import BASELINE, MARK, PAGE, SUBJECTS, main
-from benchmarks.harness import Cases, Settings, child, compared, comparison, load, markdown, medians
+from benchmarks.harness import Cases, Settings, apart, child, compared, comparison, load, markdown, medians
 
 
 def test_runs_take_turns_and_the_first_round_does_not_count() -> None:
@@ -30,6 +32,17 @@ def test_a_child_has_the_threads_that_are_asked_for() -> None:
     assert child("import os; print(os.environ['OMP_NUM_THREADS'])", Settings(threads=1)) == "1"
 
 
+def test_subjects_are_measured_in_processes_of_their_own() -> None:
+    first, second = apart(os.getpid), apart(os.getpid)
+    assert len({first, second, os.getpid()}) == 3
+
+
+def test_the_peak_of_a_child_is_its_own() -> None:
+    held = torch.ones(1 << 27)  # half a gigabyte, which getrusage would add to the child's
+    code = "from benchmarks.memory import peak; print(peak())"
+    assert float(child(code, Settings(threads=1))) < held.nbytes / 2**20
+
+
 def test_figures_are_compared_by_name() -> None:
     before: dict[str, Cases] = {"a": {"case": {"x": 1.0, "old": 5.0}}}
     now: dict[str, Cases] = {"a": {"case": {"x": 1.5}}, "b": {"case": {"new": 2.0}}}
@@ -47,6 +60,7 @@ def test_every_subject_can_be_run_alone_and_is_written_down(
     folder = Path(harness.__file__).parent
     assert all((folder / f"{subject}.py").exists() for subject in SUBJECTS)
     monkeypatch.setattr("benchmarks.roots.run", lambda settings: {"case": {"runs": float(settings.runs)}})
+    monkeypatch.setattr("benchmarks.__main__.apart", lambda function, *args: function(*args))
     main(["roots"], threads=1, runs=3, out=tmp_path / "figures.json")
     assert load(tmp_path / "figures.json") == {"roots": {"case": {"runs": 3.0}}}
     assert "runs" in capsys.readouterr().out

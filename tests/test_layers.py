@@ -10,6 +10,7 @@ RANK: dict[str, float] = {
     "files": 0,
     "folders": 0,
     "progress": 0,
+    "threads": 0,
     "containers": 0.5,
     "provenance": 0.5,
     "core": 1,

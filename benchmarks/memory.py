@@ -20,7 +20,7 @@ print(peak())
 
 
 def peak() -> float:
-    """Of this process, in MiB, on Linux. Not what getrusage says: that begins with the memory of the process that has started this one."""
+    """Of this process, in MiB, on Linux; getrusage would begin with the memory of the process that has started it."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 2**10
 

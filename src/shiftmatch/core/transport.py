@@ -39,19 +39,19 @@ def alone(part: Summary, maps: Callable[[Sequence[Summary]], Maps]) -> Maps:
     return maps([part])
 
 
-def measure(structure: Covariance, x: Features) -> tuple[Moments, ...]:
-    """The moments of one batch of features, one for each view of the structure.
+def measure(structure: Covariance, x: Features, rooms: Rooms | None = None) -> tuple[Moments, ...]:
+    """The moments of one batch of features, one for each view of the structure. `rooms` are memory from a call before.
 
     >>> from shiftmatch.core.covariance import SpatialKronecker
     >>> [moments.scatter.shape for moments in measure(SpatialKronecker(), torch.ones(2, 3, 4, 5))]
     [torch.Size([3, 4, 4]), torch.Size([3, 5, 5])]
     """
-    views, rooms = structure.views(x.ndim), Rooms()
+    views, shared = structure.views(x.ndim), rooms or Rooms()
     for view in views:
         _check_size(structure, view, x)
 
     def of(channels: slice) -> tuple[Moments, ...]:
-        batch = Centred.of(x[:, channels], rooms, views)
+        batch = Centred.of(x[:, channels], shared, views)
         batch.close()
         return _moments(views, batch.summary)
 

@@ -74,9 +74,10 @@ def fit(
         raise BatchTooSmallError("There are no batches to measure statistics from: the loader is empty.")
     places = sites if isinstance(sites, Sites) else find_sites(model, first, sites)
     measured: dict[str, SiteStatistics] = {}
+    rooms = Rooms()
 
     def measure(site: Site, x: Tensor, ours: bool) -> None:
-        entry = SiteStatistics.of(site, settings.covariance_at(site), x)
+        entry = SiteStatistics.of(site, settings.covariance_at(site), x, rooms)
         measured[site.name] = measured[site.name] + entry if site.name in measured else entry
 
     images = 0

@@ -14,6 +14,7 @@ from shiftmatch.containers import load_tensors, save_tensors
 from shiftmatch.core.covariance import STRUCTURES, ChannelMoments, Covariance, Tolerance
 from shiftmatch.core.linalg import Ridge, pack, unpack
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.pieces import Rooms
 from shiftmatch.core.transport import How, measure, transport
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
 from shiftmatch.sites.site import Layout, Site, table
@@ -35,10 +36,10 @@ class SiteStatistics:
     parts: tuple[tuple[Moments, ...], ...]
 
     @classmethod
-    def of(cls, site: Site, covariance: Covariance, x: Tensor) -> "SiteStatistics":
-        """Measure one batch."""
+    def of(cls, site: Site, covariance: Covariance, x: Tensor, rooms: Rooms | None = None) -> "SiteStatistics":
+        """Measure one batch; `rooms` are memory from a call before."""
         features = site.layout.split(x)
-        parts = tuple(measure(_structure(covariance, i), part) for i, part in enumerate(features))
+        parts = tuple(measure(_structure(covariance, i), part, rooms) for i, part in enumerate(features))
         return cls(site, covariance, parts)
 
     def match(self, x: Tensor, **how: Unpack[How]) -> Tensor:

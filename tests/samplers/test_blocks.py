@@ -31,6 +31,20 @@ def test_outputs_and_gradients_are_those_of_the_network(kernel: int | tuple[int,
     assert_close(ours, obvious, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("between", [nn.ReLU(), nn.LeakyReLU(), nn.SiLU(), nn.Tanh(), nn.GELU()])
+@pytest.mark.parametrize("side", [12, 40])
+@pytest.mark.parametrize("pool", [nn.AvgPool2d(2), nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AvgPool2d((1, 2))])
+def test_nonlinearities_and_later_pools_change_nothing(between: nn.Module, side: int, pool: nn.AvgPool2d) -> None:
+    conv, _, mean, last = network()
+    net, images = nn.Sequential(conv, between, mean, last, between, pool), randn(4, 1, side, side)
+    found = in_blocks(net, images)
+    assert found
+    pairs = [(model(x), list(model.parameters())) for model, x in (found, (net, images))]
+    assert_close(pairs[0][0], pairs[1][0], rtol=1e-9, atol=1e-9)
+    ours, obvious = (torch.autograd.grad(output.square().sum(), weights) for output, weights in pairs)
+    assert_close(ours, obvious, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     "net",
     [

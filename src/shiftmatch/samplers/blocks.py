@@ -15,6 +15,9 @@ BLOCK = 2
 PIXEL_BY_PIXEL = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
 """Layers that do not mind where a pixel is."""
 
+FEW_PIXELS = 256
+"""Maps up to this size are pooled by a product."""
+
 
 def in_blocks(model: nn.Module, images: Tensor) -> tuple[nn.Module, Tensor] | None:
     """The same network, with the same parameters, for images whose blocks are channels; and the images like that.
@@ -27,14 +30,22 @@ def in_blocks(model: nn.Module, images: Tensor) -> tuple[nn.Module, Tensor] | No
     >>> blocks.shape, torch.allclose(network(blocks), net(images), atol=1e-5)
     (torch.Size([3, 4, 14, 14]), True)
     """
-    layers = dict(model.named_children())
     even = images.ndim == len("bchw") and not any(size % BLOCK for size in images.shape[2:])
-    match list(layers.items()) if even and type(model) is nn.Sequential else []:
-        case [(first, nn.Conv2d() as conv), (_, between), (third, nn.AvgPool2d() as pool), *_]:
+    if not even or type(model) is not nn.Sequential:
+        return None
+    layers = dict(zip(model._modules, model, strict=True))  # named_children leaves out a layer that comes twice
+    match list(layers.items()):
+        case [(first, nn.Conv2d() as conv), (second, between), (third, nn.AvgPool2d() as pool), *later]:
             if type(between) in PIXEL_BY_PIXEL and _keeps_size(conv) and _pools_blocks(pool):
-                changed = layers | {first: _BlockConv(conv), third: _BlockMean()}
+                pools = {name: _PoolByProduct(layer) for name, layer in later if type(layer) is nn.AvgPool2d}
+                changed = layers | pools | {first: _BlockConv(conv), second: _in_place(between), third: _BlockMean()}
                 return nn.Sequential(OrderedDict(changed)), functional.pixel_unshuffle(images, BLOCK)
     return None
+
+
+def _in_place(between: nn.Module) -> nn.Module:
+    """A nonlinearity over the output of a convolution, whose gradient does not need it."""
+    return nn.ReLU(inplace=True) if type(between) is nn.ReLU else between
 
 
 def _keeps_size(conv: nn.Conv2d) -> bool:
@@ -59,14 +70,14 @@ class _BlockConv(nn.Module):
         self._down, self._across = _taps(rows, self._reach[0]), _taps(columns, self._reach[1])
 
     def forward(self, x: Tensor) -> Tensor:
-        bias = None if self.bias is None else self.bias.repeat_interleave(BLOCK**2)
+        bias = None if self.bias is None else self.bias.repeat(BLOCK**2)
         return functional.conv2d(x, self._block_weight(), bias, padding=self._reach)
 
     def _block_weight(self) -> Tensor:
-        """Entry (output, pixel there; pixel here; block) is the weight at their distance, 0 beyond the window."""
+        """Entry (pixel, output; pixel of the image; block) is the weight at their distance, 0 beyond the window."""
         padded = functional.pad(self.weight[:, 0], (0, 1, 0, 1))  # what comes after the last is 0
         picked = padded[:, self._down[:, None, :, None, :, None], self._across[None, :, None, :, None, :]]
-        return picked.reshape(-1, BLOCK**2, 2 * self._reach[0] + 1, 2 * self._reach[1] + 1)
+        return picked.movedim(0, 2).reshape(-1, BLOCK**2, 2 * self._reach[0] + 1, 2 * self._reach[1] + 1)
 
 
 def _taps(size: int, reach: int) -> Tensor:
@@ -82,8 +93,23 @@ def _taps(size: int, reach: int) -> Tensor:
 
 
 class _BlockMean(nn.Module):
-    """Mean pooling, where the pixels that are pooled are channels side by side."""
+    """Mean pooling, where the pixels that are pooled are channels."""
 
     def forward(self, x: Tensor) -> Tensor:
-        pooled: Tensor = x.unflatten(1, (-1, BLOCK**2)).mean(2)
+        pooled: Tensor = x.unflatten(1, (BLOCK**2, -1)).mean(1)
         return pooled
+
+
+class _PoolByProduct(nn.Module):
+    """Pooling of small maps as a product with a matrix, which is faster, both ways."""
+
+    def __init__(self, pool: nn.AvgPool2d) -> None:
+        super().__init__()
+        self._pool = pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        pixels = x.shape[-2] * x.shape[-1]
+        few = pixels <= FEW_PIXELS
+        each = torch.eye(pixels, dtype=x.dtype, device=x.device).unflatten(1, (1, *x.shape[-2:])) if few else x
+        pooled: Tensor = self._pool(each)  # every pixel alone, or the features themselves
+        return (x.flatten(2) @ pooled.flatten(1)).unflatten(2, pooled.shape[2:]) if few else pooled

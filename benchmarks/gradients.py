@@ -11,7 +11,7 @@ from shiftmatch.samplers.params import params_of
 
 IMAGES, PIECE, PRECISION = 2000, 500, 100.0
 
-REPEATED = 5
+REPEATED = 15
 """Runs are short, so there are more of them."""
 
 

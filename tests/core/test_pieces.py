@@ -57,4 +57,6 @@ def test_spent_features_are_used_again_unless_others_share_their_memory() -> Non
     spent = maps(4, 3, 5, 6)
     assert Room.of_spent(spent).like(spent).data_ptr() == spent.data_ptr()
     assert Room.of_spent(spent[1:]).like(spent[1:]).untyped_storage().data_ptr() != spent.data_ptr()
-    assert Room.of_spent(spent).like(maps(5, 3, 5, 6)).data_ptr() != spent.data_ptr()  # too small
+    for other in (maps(5, 3, 5, 6), maps(1, 3)):
+        place = Room.of_spent(spent).like(other)
+        assert (place.data_ptr() != spent.data_ptr(), place.untyped_storage().nbytes()) == (True, other.nbytes)

@@ -1,4 +1,4 @@
-"""Features about their mean image: what is left of them is multiplied as it is, and means cost an image per piece."""
+"""Features about their mean image: what is left of them is multiplied as it is, and means cost one image."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from shiftmatch.shapes import Features
 class Summary:
     """What is needed of a batch to find its moments in some views; `+` joins two batches."""
 
-    images: tuple[int, ...]  # in each piece
-    means: Features  # the mean image of each piece, in double precision
-    within: tuple[Tensor, ...]  # for each view, the scatter of all pieces about their mean images
+    images: tuple[int, ...]  # in each part
+    means: Features  # the mean image of each part, in double precision
+    within: tuple[Tensor, ...]  # for each view, the scatter of all parts about their mean images
 
     def __add__(self, other: "Summary") -> "Summary":
         within = (ours + theirs for ours, theirs in zip(self.within, other.within, strict=True))
         return Summary(self.images + other.images, torch.cat([self.means, other.means]), tuple(within))
 
     def moments(self, views: Sequence[View]) -> tuple[Moments, ...]:
-        """Scatter within pieces, and of the mean images between pieces and pixels."""
+        """Scatter within parts, and of the mean images between parts and pixels."""
         return tuple(self._moments(view, within) for view, within in zip(views, self.within, strict=True))
 
     def _moments(self, view: View, within: Tensor) -> Moments:
@@ -41,7 +41,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Centred:
-    """A batch as its mean image and the rest, piece by piece. Every map of features moves both parts.
+    """A batch, or a part of one, as its mean image and the rest, in pieces. Every map of features moves both parts.
 
     It comes with a summary in the views that are to be measured next: a piece is measured while it is in the cache.
 
@@ -54,7 +54,7 @@ class Centred:
     """
 
     summary: Summary
-    rest: Sequence[Tensor]  # the pieces without their mean images, laid out in memory for products of matrices
+    rest: Sequence[Tensor]  # the pieces without the mean image, laid out in memory for products of matrices
     room: Room  # the memory of the rest
     rooms: Rooms
 
@@ -101,7 +101,7 @@ class Centred:
 
 
 def _measured(pieces: Iterable[Tensor], views: Sequence[View]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Pieces about their mean images, and their scatter in each view."""
+    """Pieces about the mean image, and their scatter in each view."""
     rest, scatters = [], []
     for piece in pieces:
         with torch.no_grad():

@@ -59,7 +59,9 @@ class Room:
         return list(block.split(list(sizes)))
 
     def like(self, x: Features) -> Features:
-        """A place for as many features, in the same order of axes."""
+        """A place for as many features, in the same order of axes; whoever keeps them keeps no more than that."""
+        if self._memory is not None and self._memory.nbytes() != x.nbytes:
+            self._memory = None
         (block,) = self.of([x.numel()], x.dtype, x.device)
         return block.as_strided(x.shape, torch.empty_like(x, device="meta").stride())
 

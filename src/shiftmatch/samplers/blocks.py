@@ -108,8 +108,9 @@ class _PoolByProduct(nn.Module):
         self._pool = pool
 
     def forward(self, x: Tensor) -> Tensor:
-        pixels = x.shape[-2] * x.shape[-1]
-        few = pixels <= FEW_PIXELS
-        each = torch.eye(pixels, dtype=x.dtype, device=x.device).unflatten(1, (1, *x.shape[-2:])) if few else x
-        pooled: Tensor = self._pool(each)  # every pixel alone, or the features themselves
-        return (x.flatten(2) @ pooled.flatten(1)).unflatten(2, pooled.shape[2:]) if few else pooled
+        height, width = x.shape[-2:]
+        if height * width > FEW_PIXELS:
+            return self._pool.forward(x)
+        each_pixel = torch.eye(height * width, dtype=x.dtype, device=x.device).unflatten(1, (1, height, width))
+        weights = self._pool.forward(each_pixel)
+        return (x.flatten(2) @ weights.flatten(1)).view(*x.shape[:2], *weights.shape[2:])

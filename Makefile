@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-CODE := src tests examples benchmarks recipes
+CODE := src tests examples benchmarks paper
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint check format bench bench-baseline bench-compare clean

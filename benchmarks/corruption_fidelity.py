@@ -13,11 +13,11 @@ from references.published_accuracy import IMAGES, PUBLISHED
 from released import accuracy, cifar, resnet20
 
 from shiftmatch.corruptions import corrupt, frost_source
-from shiftmatch.provenance import save_result
+from shiftmatch.utils.provenance import save_result
 
 SEEDS = range(6)
 COMPARED = ["mean", "variance", *(f"band {band}" for band in range(BANDS))]
-RESULT = Path(__file__).parents[1] / "results" / "corruption_fidelity.json"
+RESULT = Path(__file__).parents[1] / "paper" / "results" / "corruption_fidelity.json"
 
 
 def main() -> None:

@@ -2,10 +2,10 @@
 
 from benchmarks.harness import Cases, Settings, child, medians
 
-from shiftmatch import embedded
+from shiftmatch.demo import embedded
 
 IMPORTS = 5
-DEMO = "from shiftmatch.experiments.mnist_demo import MnistDemo; MnistDemo().run()"
+DEMO = "from shiftmatch.demo.mnist import MnistDemo; MnistDemo().run()"
 
 
 def run(settings: Settings) -> Cases:

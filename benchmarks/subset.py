@@ -7,8 +7,8 @@ import torch
 from benchmarks.harness import Cases, Settings, medians
 
 import shiftmatch as sm
-from shiftmatch import embedded
 from shiftmatch.corruptions import corrupt
+from shiftmatch.demo import embedded
 
 IMAGES, SUBSETS, CORRUPTION = 1000, (512, 256, 128), "gaussian_noise"
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import torch
+from paper.experiments.blur import blurred, filtered, frequencies, relative_error
 from torch import Tensor
 
 import shiftmatch as sm
-from shiftmatch.experiments.blur import blurred, filtered, frequencies, relative_error
 
 SIZE, IMAGES, BLUR = 32, 1000, 0.5
 

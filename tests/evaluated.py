@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.averaging import average
-from shiftmatch.benchmark.evaluation import evaluate
-from shiftmatch.benchmark.methods import METHODS, predictor
-from shiftmatch.benchmark.predicting import Predictor
-from shiftmatch.benchmark.suites import Suite
 from shiftmatch.data.labelled import Labelled
+from shiftmatch.evaluation.evaluate import evaluate
+from shiftmatch.evaluation.methods import METHODS, predictor
+from shiftmatch.evaluation.predicting import Predictor
+from shiftmatch.evaluation.suites import Suite
+from shiftmatch.matching.average import average
 
 COUNT, LIMIT, PARENT = "SHIFTMATCH_TEST_COUNT", "SHIFTMATCH_TEST_LIMIT", "SHIFTMATCH_TEST_PARENT"
 CLASSES = 3

@@ -1,6 +1,6 @@
 """Scores that are made up, for tests of what is done with scores."""
 
-from shiftmatch.benchmark.scores import Score, Scores
+from shiftmatch.evaluation.scores import Score, Scores
 
 METHODS = {"plain": 0.0, "other": 0.1, "ShiftMatch": 0.2}
 CORRUPTIONS = {"gaussian_noise": 0.3, "fog": 0.5, "my_own": 0.65}

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import undo_blur
-
-from shiftmatch.experiments.blur import relative_error
+from paper.experiments.blur import relative_error
 
 
 def test_a_stationary_linear_corruption_is_undone(tmp_path: Path) -> None:

@@ -4,31 +4,21 @@ import ast
 from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "shiftmatch"
-RANK: dict[str, float] = {
-    "errors": 0,
-    "shapes": 0,
-    "files": 0,
-    "folders": 0,
-    "progress": 0,
-    "threads": 0,
-    "containers": 0.5,
-    "provenance": 0.5,
+RANK: dict[str, int] = {
+    "errors": -1,
+    "shapes": -1,
+    "utils": 0,
     "core": 1,
     "metrics": 1,
     "corruptions": 1,
     "models": 1,
-    "sites": 2,
+    "matching": 2,
     "samplers": 2,
     "data": 2,
-    "averaging": 3,
-    "members": 3,
-    "opening": 3.5,
-    "prediction": 3.5,
-    "inference": 3.5,
-    "embedded": 3.5,
-    "benchmark": 4,
+    "deploy": 3,
+    "evaluation": 4,
     "report": 5,
-    "experiments": 6,
+    "demo": 6,
     "cli": 7,
 }
 

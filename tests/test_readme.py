@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from shiftmatch.benchmark.scores import Scores
+from shiftmatch.evaluation.scores import Scores
 
 ROOT = Path(__file__).parents[1]
 METHODS = {
@@ -27,7 +27,9 @@ def table() -> dict[str, dict[str, float]]:
 
 @pytest.fixture(scope="module")
 def scores() -> Scores:
-    return Scores.load(ROOT / "results" / "augmentation.csv").where(data="resnet20 · cifar10-c", metric="accuracy")
+    return Scores.load(ROOT / "paper" / "results" / "augmentation.csv").where(
+        data="resnet20 · cifar10-c", metric="accuracy"
+    )
 
 
 def test_the_headline_is_what_was_measured(scores: Scores) -> None:

@@ -12,8 +12,6 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from shiftmatch import errors, metrics, models, samplers
-from shiftmatch.averaging import average
-from shiftmatch.benchmark.scores import Scores
 from shiftmatch.core.covariance import (
     ChannelCovariance,
     ChannelJoint,
@@ -27,22 +25,25 @@ from shiftmatch.core.covariance import (
 )
 from shiftmatch.core.linalg import Ridge
 from shiftmatch.core.moments import Moments
-from shiftmatch.members import MemberStatistics, fit_members, match_members
+from shiftmatch.evaluation.scores import Scores
+from shiftmatch.matching.average import average
+from shiftmatch.matching.batchnorm import adapt_batchnorm
+from shiftmatch.matching.match import MatchedModel, fit, match
+from shiftmatch.matching.members import MemberStatistics, fit_members, match_members
+from shiftmatch.matching.presets import Preset, paper
+from shiftmatch.matching.selection import sites
+from shiftmatch.matching.site import Layout, Site, Sites
+from shiftmatch.matching.statistics import Statistics
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import sample
-from shiftmatch.sites.batchnorm import adapt_batchnorm
-from shiftmatch.sites.matching import MatchedModel, fit, match
-from shiftmatch.sites.presets import Preset, paper
-from shiftmatch.sites.selection import sites
-from shiftmatch.sites.site import Layout, Site, Sites
-from shiftmatch.sites.statistics import Statistics
 
 if TYPE_CHECKING:
-    from shiftmatch import corruptions, data, embedded, report
-    from shiftmatch.benchmark import methods, suites
-    from shiftmatch.benchmark.evaluation import evaluate
-    from shiftmatch.benchmark.streams import stream
+    from shiftmatch import corruptions, data, report
     from shiftmatch.corruptions import corrupt
+    from shiftmatch.demo import embedded
+    from shiftmatch.evaluation import methods, suites
+    from shiftmatch.evaluation.evaluate import evaluate
+    from shiftmatch.evaluation.streams import stream
 
 __version__ = "0.1.0"
 
@@ -95,12 +96,12 @@ _WHEN_USED = {
     "corrupt": "shiftmatch.corruptions:corrupt",
     "corruptions": "shiftmatch.corruptions",
     "data": "shiftmatch.data",
-    "embedded": "shiftmatch.embedded",
-    "evaluate": "shiftmatch.benchmark.evaluation:evaluate",
-    "methods": "shiftmatch.benchmark.methods",
+    "embedded": "shiftmatch.demo.embedded",
+    "evaluate": "shiftmatch.evaluation.evaluate:evaluate",
+    "methods": "shiftmatch.evaluation.methods",
     "report": "shiftmatch.report",
-    "stream": "shiftmatch.benchmark.streams:stream",
-    "suites": "shiftmatch.benchmark.suites",
+    "stream": "shiftmatch.evaluation.streams:stream",
+    "suites": "shiftmatch.evaluation.suites",
 }
 """Names whose modules need scipy, Pillow or Jinja: imported when used, so that importing shiftmatch stays quick."""
 

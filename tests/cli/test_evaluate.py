@@ -9,12 +9,12 @@ from made_sets import make_images, make_labels, write_cifar, write_idx, write_mn
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from shiftmatch.benchmark.methods import METHODS
-from shiftmatch.benchmark.scores import Scores
 from shiftmatch.cli import app
+from shiftmatch.cli.loading import open_network
+from shiftmatch.evaluation.methods import METHODS
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.metrics import METRICS
 from shiftmatch.models import build
-from shiftmatch.opening import open_network
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.posterior import Posterior
 

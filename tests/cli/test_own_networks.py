@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import shiftmatch as sm
 from shiftmatch.cli import app
-from shiftmatch.opening import open_network
+from shiftmatch.cli.loading import open_network
 
 NETWORK = """
 from torch import nn

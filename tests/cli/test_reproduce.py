@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
+from paper.experiments import registry
 from tiny_world import write_world
 from typer.testing import CliRunner
 
 from shiftmatch.cli import app
-from shiftmatch.experiments import registry
 
 pytestmark = pytest.mark.filterwarnings("ignore::shiftmatch.errors.SmallBatchWarning")
 WIDE = {"COLUMNS": "200"}

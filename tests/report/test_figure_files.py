@@ -2,7 +2,7 @@ from pathlib import Path
 
 from made_scores import everything, table
 
-from shiftmatch.benchmark.scores import Scores
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.figure_files import write_figures
 
 

@@ -6,8 +6,8 @@ import pytest
 from made_scores import METHODS, everything, table
 from matplotlib.figure import Figure
 
-from shiftmatch.benchmark.scores import Scores
 from shiftmatch.errors import InputError
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report import figures
 
 KINDS = (

@@ -1,6 +1,6 @@
 from made_scores import everything
 
-from shiftmatch.benchmark.scores import Score, Scores
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.grid import Cell, grid_of, grids
 
 

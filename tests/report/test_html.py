@@ -7,8 +7,8 @@ import pytest
 from made_scores import METHODS, everything, table
 from PIL import Image
 
-from shiftmatch.benchmark.scores import Score, Scores
 from shiftmatch.errors import InputError
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.html import page_of, write_html
 from shiftmatch.report.measures import measure
 

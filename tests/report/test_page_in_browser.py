@@ -9,7 +9,7 @@ from chromium import Tab, chromium, needs_chromium
 from made_scores import CORRUPTIONS, everything
 from PIL import Image
 
-from shiftmatch.report.demo_page import demo_page
+from shiftmatch.demo.page import demo_page
 from shiftmatch.report.html import write_html
 
 pytestmark = needs_chromium

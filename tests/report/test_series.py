@@ -1,7 +1,7 @@
 import pytest
 from made_scores import CORRUPTIONS, SITES, everything
 
-from shiftmatch.benchmark.scores import Score, Scores
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.series import MEAN_SHIFT, Bin, layer_shifts, reliability
 
 

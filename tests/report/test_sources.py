@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from made_scores import everything, table
 
-from shiftmatch.benchmark.scores import Scores
 from shiftmatch.errors import DataNotFoundError, InputError
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.sources import open_scores, pictures_beside
 
 

@@ -1,4 +1,4 @@
-from shiftmatch.benchmark.scores import Score, Scores
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.terminal import Loss, losses, means_table
 
 

@@ -13,7 +13,7 @@ from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.priors import gaussian
 from shiftmatch.samplers.sampling import sample
-from shiftmatch.threads import shared
+from shiftmatch.utils.parallel import parallel_map
 
 
 def data(count: int) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ def test_threads_share_the_pieces_where_these_need_nothing_of_each_other(
 
     def noted(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         parts.append(len(items))
-        return shared(work, items)
+        return parallel_map(work, items)
 
     monkeypatch.setattr("shiftmatch.samplers.density.shared", noted)
     images, labels = data(20)

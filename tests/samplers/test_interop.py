@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.averaging import average
 from shiftmatch.errors import InputError
+from shiftmatch.matching.average import average
 from shiftmatch.samplers.interop import from_laplace, from_models, from_state_dicts, from_states
 from shiftmatch.samplers.params import Params, params_of
 

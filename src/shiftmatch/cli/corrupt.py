@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shiftmatch.files import atomic_path
+from shiftmatch.utils.files import atomic_path
 
 
 def corrupt(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shiftmatch.files import atomic_path
+from shiftmatch.utils.files import atomic_path
 
 
 def demo(
@@ -25,7 +25,7 @@ def demo(
     """
     from rich.console import Console
 
-    from shiftmatch.experiments.mnist_demo import MnistDemo
+    from shiftmatch.demo.mnist import MnistDemo
     from shiftmatch.report.browser import open_in_browser
 
     findings = MnistDemo(images=images, draws=draws, seed=seed).run()

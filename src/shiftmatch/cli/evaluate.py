@@ -64,7 +64,7 @@ def evaluate(
     """
     from rich.console import Console
 
-    from shiftmatch.benchmark.comparison import Comparison
+    from shiftmatch.cli.comparison import Comparison
     from shiftmatch.report.terminal import losses, means_table
 
     comparison = Comparison(

@@ -31,11 +31,11 @@ def fit(
     Example: shiftmatch fit mynets:resnet train/ --weights net.safetensors --size 224
     --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --out net.stats
     """
+    from shiftmatch.cli.loading import check_takes, open_members
     from shiftmatch.core.covariance import structure_named
     from shiftmatch.data.own import Preprocessing, open_images
-    from shiftmatch.members import fit_members
-    from shiftmatch.opening import check_takes, open_members
-    from shiftmatch.sites.matching import fit as measure
+    from shiftmatch.matching.match import fit as measure
+    from shiftmatch.matching.members import fit_members
 
     prepare = Preprocessing.of(mean, std, size=size, grey=grey)
     images = open_images(data, prepare)

@@ -33,11 +33,11 @@ def predict(
 
     Example: shiftmatch predict mynets:resnet photos/ --weights net.safetensors --statistics net.stats --out labels.csv
     """
-    from shiftmatch.averaging import average
+    from shiftmatch.cli.loading import check_takes, open_members, open_statistics
+    from shiftmatch.cli.predictions import predict_to_csv
     from shiftmatch.data.own import Preprocessing, open_images
-    from shiftmatch.members import match_members
-    from shiftmatch.opening import check_takes, open_members, open_statistics
-    from shiftmatch.prediction import predict_to_csv
+    from shiftmatch.matching.average import average
+    from shiftmatch.matching.members import match_members
 
     networks, prepare = open_members(network, weights, posterior), Preprocessing.of(mean, std, size=size, grey=grey)
     known = open_statistics(statistics, of_members=posterior is not None) if statistics else None

@@ -10,7 +10,7 @@ def reproduce(
     name: Annotated[str, typer.Argument(help="`list`, `all`, or a name from the list, such as fig1.")],
     *,
     size: Annotated[str, typer.Option(help="small: what two cores can do. paper: the published settings.")] = "small",
-    out: Annotated[Path, typer.Option(help="The folder for scores and figures.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="The folder for scores and figures.")] = Path("paper/results"),
     root: Annotated[
         str | None, typer.Option(help="Data folder. Default: $SHIFTMATCH_DATA, else the user's cache.")
     ] = None,
@@ -22,12 +22,12 @@ def reproduce(
 
     Example: shiftmatch reproduce fig1 --size small --out results
     """
+    from paper.experiments.registry import EXPERIMENTS
+    from paper.experiments.reproduce import overview
+    from paper.experiments.reproduce import reproduce as run
     from rich.console import Console
 
     from shiftmatch.errors import ShiftMatchError
-    from shiftmatch.experiments.registry import EXPERIMENTS
-    from shiftmatch.experiments.reproduce import overview
-    from shiftmatch.experiments.reproduce import reproduce as run
 
     console = Console()
     if name == "list":

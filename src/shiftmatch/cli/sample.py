@@ -43,9 +43,9 @@ def sample(
     """
     import torch
 
+    from shiftmatch.cli.loading import architecture_named, check_takes, open_network
     from shiftmatch.data.own import Preprocessing, open_images
-    from shiftmatch.inference import LOOKED_AT, Inference, verdict
-    from shiftmatch.opening import architecture_named, check_takes, open_network
+    from shiftmatch.samplers.inference import LOOKED_AT, Inference, verdict
 
     images = open_images(data, Preprocessing.of(mean, std, size=size, grey=grey))
     settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch, weight_decay, seed, chains)

@@ -17,8 +17,8 @@ def sites(
 
     Example: shiftmatch sites lenet 1x28x28
     """
-    from shiftmatch.opening import example_of, open_network
-    from shiftmatch.sites.selection import sites as find
+    from shiftmatch.cli.loading import example_of, open_network
+    from shiftmatch.matching.selection import sites as find
 
     found = find(open_network(network), example_of(shape), at="module" if everywhere else "pre-activation")
     found.describe()

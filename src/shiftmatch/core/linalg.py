@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.core.newton import newton_schulz
-from shiftmatch.threads import shared
+from shiftmatch.utils.parallel import parallel_map
 
 Sym = Float[Tensor, "*group d d"]
 """Symmetric positive semi-definite matrices."""
@@ -93,7 +93,7 @@ def _eigh(matrix: Sym) -> tuple[Tensor, Tensor]:
         values, vectors = torch.linalg.eigh(matrix)
         return values, vectors
     parts = matrices.tensor_split(min(PARTS_PER_THREAD * torch.get_num_threads(), len(matrices)))
-    values, vectors = (torch.cat(piece) for piece in zip(*shared(torch.linalg.eigh, parts), strict=True))
+    values, vectors = (torch.cat(piece) for piece in zip(*parallel_map(torch.linalg.eigh, parts), strict=True))
     return values.reshape(matrix.shape[:-1]), vectors.reshape(matrix.shape)
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from shiftmatch.corruptions.ice import synthesise
-from shiftmatch.folders import frost_folder
+from shiftmatch.utils.files import frost_folder
 
 Picture = Float[Tensor, "3 h w"]
 PHOTOGRAPHS = 5

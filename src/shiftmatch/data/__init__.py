@@ -6,7 +6,7 @@ from shiftmatch.data.labelled import Gallery, Labelled
 from shiftmatch.data.layouts import load_corrupted
 from shiftmatch.data.sheet import open_photo, sheet
 from shiftmatch.data.writing import write_corrupted
-from shiftmatch.folders import data_folder
+from shiftmatch.utils.files import data_folder
 
 __all__ = [
     "CATALOG",

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 from shiftmatch.errors import FileFormatError
-from shiftmatch.files import atomic_path
+from shiftmatch.utils.files import atomic_path
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from shiftmatch.data.job import Job, Piece
 from shiftmatch.data.pictures import Pictures
 from shiftmatch.errors import InputError
-from shiftmatch.files import atomic_path
+from shiftmatch.utils.files import atomic_path
 
 ARRAY_PIECE = 500
 PICTURE_PIECE = 50

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shiftmatch.data.checksums import verify
 from shiftmatch.errors import DataNotFoundError, FileFormatError
-from shiftmatch.progress import track
+from shiftmatch.utils.progress import track
 
 CHUNK = 1 << 20
 ATTEMPTS = 3

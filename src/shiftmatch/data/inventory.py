@@ -13,8 +13,8 @@ from shiftmatch.data.download import download
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.data.records import PROVENANCE, Record
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
-from shiftmatch.folders import data_folder
-from shiftmatch.progress import track
+from shiftmatch.utils.files import data_folder
+from shiftmatch.utils.progress import track
 
 Root = str | os.PathLike[str] | None
 BY_HAND = "put there by hand"

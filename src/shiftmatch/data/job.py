@@ -11,8 +11,8 @@ from shiftmatch.corruptions import corrupt, frost_source
 from shiftmatch.data.inventory import load
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.data.layouts import Layout, Severity, layout_of
-from shiftmatch.folders import frost_folder
 from shiftmatch.shapes import Pixels
+from shiftmatch.utils.files import frost_folder
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from shiftmatch.data.catalog import published
 from shiftmatch.data.inventory import Root, load
 from shiftmatch.data.labelled import Labelled
 from shiftmatch.errors import FileFormatError, InputError
-from shiftmatch.folders import data_folder
+from shiftmatch.utils.files import data_folder
 
 Severity = int | None
 """1 to 5; None where a suite has one published severity."""

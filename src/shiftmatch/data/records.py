@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from shiftmatch.errors import FileFormatError
-from shiftmatch.files import atomic_path
+from shiftmatch.utils.files import atomic_path
 
 PROVENANCE = "shiftmatch.json"
 """The file that marks a folder whose contents shiftmatch made, and says how."""

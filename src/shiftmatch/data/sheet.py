@@ -11,8 +11,8 @@ from shiftmatch.corruptions import corrupt, names
 from shiftmatch.data.layouts import layout_of
 from shiftmatch.data.pictures import SHORT_SIDE, SIDE, centre
 from shiftmatch.errors import InputError
-from shiftmatch.folders import frost_folder
-from shiftmatch.progress import track
+from shiftmatch.utils.files import frost_folder
+from shiftmatch.utils.progress import track
 
 CELL = 128
 GAP = 4

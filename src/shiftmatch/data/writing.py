@@ -12,11 +12,10 @@ from shiftmatch.data.inventory import Root
 from shiftmatch.data.job import Job
 from shiftmatch.data.layouts import layout_of
 from shiftmatch.data.records import PROVENANCE
-from shiftmatch.data.workers import mapping
 from shiftmatch.errors import InputError
-from shiftmatch.files import atomic_path
-from shiftmatch.folders import data_folder
-from shiftmatch.progress import track
+from shiftmatch.utils.files import atomic_path, data_folder
+from shiftmatch.utils.parallel import mapping
+from shiftmatch.utils.progress import track
 
 
 def write_corrupted(

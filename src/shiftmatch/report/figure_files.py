@@ -10,11 +10,11 @@ from typing import Literal
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from shiftmatch.benchmark.scores import Scores
-from shiftmatch.files import atomic_path
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report import figures
 from shiftmatch.report.findings import BASELINE, METHOD, Finding, find
 from shiftmatch.report.series import layer_shifts, reliability
+from shiftmatch.utils.files import atomic_path
 
 DOTS_PER_INCH = 200
 _WITHOUT_DATE: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from shiftmatch.benchmark.scores import Scores
 from shiftmatch.errors import InputError
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.blocks import Block, blocks, worst
 from shiftmatch.report.charts import Style, severity_curve, styles_of
 from shiftmatch.report.comparison import compare

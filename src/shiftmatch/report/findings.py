@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shiftmatch.benchmark.scores import Scores
 from shiftmatch.errors import InputError
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.comparison import Comparison, compare
 from shiftmatch.report.grid import Grid, grids
 

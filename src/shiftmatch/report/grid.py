@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from shiftmatch.benchmark.scores import Scores, Severity
+from shiftmatch.evaluation.scores import Scores, Severity
 from shiftmatch.report.measures import Measure, measure, readable
 
 CLEAN = "clean"

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
-from shiftmatch.benchmark.scores import Scores
-from shiftmatch.files import atomic_path
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.bars import shift_bars
 from shiftmatch.report.charts import Chart, Style, reliability_chart, styles_of
 from shiftmatch.report.comparison import headline
@@ -17,6 +16,7 @@ from shiftmatch.report.protocol import protocol
 from shiftmatch.report.series import calibration_gap, layer_shifts, reliability
 from shiftmatch.report.sources import PICTURE
 from shiftmatch.report.views import view
+from shiftmatch.utils.files import atomic_path
 
 SQUARE = 150.0
 """Side of a reliability diagram."""

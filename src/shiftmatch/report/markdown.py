@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 
-from shiftmatch.benchmark.scores import Scores
-from shiftmatch.files import atomic_path
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.blocks import MEAN, Block, Values, best, blocks
 from shiftmatch.report.comparison import losses, sentences
 from shiftmatch.report.findings import BASELINE, METHOD, Finding, find, first_comparison
 from shiftmatch.report.grid import CLEAN
 from shiftmatch.report.measures import Measure, readable
 from shiftmatch.report.protocol import protocol
+from shiftmatch.utils.files import atomic_path
 
 
 def write_markdown(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from shiftmatch.benchmark.scores import Scores
+from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.grid import PARTS
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from statistics import fmean
 
-from shiftmatch.benchmark.scores import Score, Scores
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.grid import CLEAN
 
 RELIABILITY, SHIFT = "reliability/", "shift/"

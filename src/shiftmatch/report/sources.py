@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from shiftmatch.benchmark.scores import Score, Scores
 from shiftmatch.errors import DataNotFoundError, InputError
+from shiftmatch.evaluation.scores import Score, Scores
 
 PICTURE = ".before-after"
 """What follows the name of the scores in the name of their picture."""

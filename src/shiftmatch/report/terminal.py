@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from shiftmatch.benchmark.scores import Score, Scores
+from shiftmatch.evaluation.scores import Score, Scores
 
 CLEAN = "clean"
 PER_CENT = "accuracy"

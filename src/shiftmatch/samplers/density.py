@@ -17,7 +17,7 @@ from shiftmatch.samplers.blocks import in_blocks
 from shiftmatch.samplers.interface import FromFunction, value_and_grad
 from shiftmatch.samplers.params import Params, Scalar, add_scaled
 from shiftmatch.samplers.priors import Prior, gaussian
-from shiftmatch.threads import shared
+from shiftmatch.utils.parallel import parallel_map
 
 Data = tuple[Tensor, Tensor]
 Likelihood = Callable[[Tensor, Tensor], Tensor]
@@ -79,7 +79,7 @@ class LogPosterior:
         pieces = list(zip(inputs.split(self.chunk), targets.split(self.chunk), strict=True))
         twins = self._twins(min(AT_ONCE, torch.get_num_threads(), len(pieces)))
         parts = [(twin, pieces[i :: len(twins)]) for i, twin in enumerate(twins)]
-        return shared(lambda part: part[0]._summed(params, part[1]), parts)
+        return parallel_map(lambda part: part[0]._summed(params, part[1]), parts)
 
     def _summed(self, params: Params, pieces: Sequence[Data]) -> tuple[Scalar, Params]:
         found = (value_and_grad(partial(self.log_likelihood, inputs=x, targets=y), params) for x, y in pieces)

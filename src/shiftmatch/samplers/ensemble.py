@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from shiftmatch.models import Architecture
-from shiftmatch.progress import track
 from shiftmatch.samplers.interface import LogDensity, Sampler
 from shiftmatch.samplers.params import Params, Scalar, add_scaled
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import sample
+from shiftmatch.utils.progress import track
 
 
 class SGDState(NamedTuple):

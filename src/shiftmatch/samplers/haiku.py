@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.layers import FilterResponseNorm
-from shiftmatch.progress import track
 from shiftmatch.samplers.params import Params
 from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.utils.progress import track
 
 # NumPy has moved these functions between releases; its own arrays know where they are.
 _RECONSTRUCT: Any = np.zeros(()).__reduce__()[0]

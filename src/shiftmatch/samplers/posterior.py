@@ -9,10 +9,10 @@ from typing import Any, final, overload
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.containers import load_tensors, save_tensors
 from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.samplers.params import Params
+from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 KIND = "a posterior"
 VERSION = 1

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.models import Architecture
-from shiftmatch.progress import track
 from shiftmatch.samplers.interface import Sampler, State
 from shiftmatch.samplers.params import Params, params_of
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.storage import RunFolder
+from shiftmatch.utils.progress import track
 
 S = TypeVar("S", bound=State)
 

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from shiftmatch.containers import load_tensors, save_tensors
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.samplers.interface import State
 from shiftmatch.samplers.params import Params
+from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 S = TypeVar("S", bound=State)
 SEPARATOR = "/"

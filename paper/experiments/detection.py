@@ -1,0 +1,135 @@
+"""The paper's table of detection: images of another kind told by the largest probability, with and without matching."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from paper.experiments.cifar import MATCHED, CifarSetting, Combination
+from paper.experiments.claims import CLEAN, beside, holds
+from paper.experiments.experiment import LEFT_OUT, Comparison, Figures, Root
+from paper.experiments.networks import ENSEMBLE, HMC, SGD, preprocess
+from paper.experiments.panels import bars_by_set
+from shiftmatch.data.inventory import load
+from shiftmatch.demo import embedded
+from shiftmatch.demo.mnist import MnistDemo
+from shiftmatch.evaluation.predicting import Predictor, Preprocess
+from shiftmatch.evaluation.scores import Score, Scores
+from shiftmatch.metrics.detection import auroc, fpr95, maximum_probability
+from shiftmatch.shapes import Pixels
+from shiftmatch.utils.hashing import content_hash
+from shiftmatch.utils.progress import track
+from shiftmatch.utils.provenance import versions
+from shiftmatch.utils.tensor_files import load_tensors, save_tensors
+
+AUROC, FPR95 = "auroc", "fpr95"
+KIND, VERSION = "confidences", 1
+SIDE = 32
+
+_COLUMNS = (SGD, ENSEMBLE, HMC, f"{HMC} + {MATCHED}")
+PUBLISHED = {
+    ("cifar100", AUROC): dict(zip(_COLUMNS, (0.780, 0.830, 0.851, 0.848), strict=True)),
+    ("svhn", AUROC): dict(zip(_COLUMNS, (0.713, 0.788, 0.874, 0.920), strict=True)),
+    ("cifar100", FPR95): dict(zip(_COLUMNS, (0.579, 0.490, 0.457, 0.480), strict=True)),
+    ("svhn", FPR95): dict(zip(_COLUMNS, (0.625, 0.453, 0.299, 0.281), strict=True)),
+}
+WITHIN = 0.03
+"""What a number may differ by and still count as the same."""
+
+LITTLE = 0.05
+"""A loss of AUROC up to this is what the paper calls a small detrimental effect."""
+
+
+@dataclass(frozen=True)
+class Detection:
+    """CIFAR-10 networks shown other sets and, if `digits` says so, the shipped LeNets shown clothes.
+
+    Known and other images are matched in batches of their own.
+    """
+
+    setting: CifarSetting = field(default_factory=CifarSetting)
+    outside: tuple[str, ...] = ("cifar100", "svhn")
+    digits: MnistDemo | None = None
+
+    def run(self, data: Root, folder: Path) -> Scores:
+        """AUROC and FPR95 of every method for every other set."""
+        every = [Combination(kind, *method) for method in ((), (MATCHED,)) for kind in (SGD, ENSEMBLE, HMC)]
+        methods, missing = self.setting.predictors(every, data, folder)
+        sets = {name: _colour(_first(name, self.setting.images, data)) for name in ("cifar10", *self.outside)}
+        rows = detect(methods, sets, preprocess, self.setting.batch, folder)
+        if self.digits:
+            clothes = _first("fashion-mnist", self.digits.images, data)
+            known = embedded.images().first(self.digits.images).images[torch.arange(self.digits.images)]
+            shown = {"mnist": known, "fashion-mnist": clothes}
+            rows += detect(self.digits.methods(), shown, embedded.preprocess, self.setting.batch, folder)
+        return Scores(rows, {LEFT_OUT: missing, "versions": versions()})
+
+    def plot(self, scores: Scores) -> Figures:
+        """Bars of both metrics, in groups by the other set."""
+        return {metric: bars_by_set(scores, metric) for metric in (AUROC, FPR95)}
+
+    def compare(self, scores: Scores) -> list[Comparison]:
+        """The published table where it has these sets; and that matching does little harm."""
+        found = {(row.data.split(" · ")[-1], row.metric, row.method): row.value for row in scores}
+        table = [
+            beside(f"{other}: {metric} of {method}", found[other, metric, method], value, within=WITHIN, digits=3)
+            for (other, metric), columns in PUBLISHED.items()
+            for method, value in columns.items()
+            if (other, metric, method) in found
+        ]
+        harm = [
+            holds(
+                f"{other}: matching does little harm to {plain}",
+                f"AUROC {value - before:+.3f}",
+                agrees=value > before - LITTLE,
+            )
+            for (other, metric, method), value in found.items()
+            if metric == AUROC and method.endswith(f" + {MATCHED}")
+            for plain in [method.removesuffix(f" + {MATCHED}")]
+            for before in [found[other, metric, plain]]
+        ]
+        return [*table, *harm]
+
+
+def detect(
+    methods: Mapping[str, Predictor], sets: Mapping[str, Pixels], prepare: Preprocess, batch: int, folder: Path
+) -> list[Score]:
+    """Rows for every method and every set but the first, which holds the known images."""
+    known, *others = sets
+    rows = []
+    for method, predict in track(methods.items(), "detecting", total=len(methods)):
+        sure = {name: _confidences(predict, pixels, prepare, batch, folder) for name, pixels in sets.items()}
+        for other in others:
+            cell = (f"{known} · {other}", CLEAN, None)
+            for metric, function in ((AUROC, auroc), (FPR95, fpr95)):
+                rows.append(Score(method, *cell, metric, function(sure[known], sure[other]), 0))
+    return rows
+
+
+def _confidences(
+    predict: Predictor, pixels: Pixels, prepare: Preprocess, batch: int, folder: Path
+) -> Float[Tensor, "n"]:
+    """The largest probability of each image, kept on disk."""
+    file = folder / "confidences" / f"{content_hash([predict, pixels, prepare, batch])[:16]}.safetensors"
+    if not file.exists():
+        parts = pixels.tensor_split(-(-len(pixels) // batch))
+        sure = torch.cat([maximum_probability(predict(prepare(part))) for part in parts])
+        save_tensors(file, {"confidence": sure}, kind=KIND, version=VERSION, header={})
+    return load_tensors(file, kind=KIND, version=VERSION)[0]["confidence"]
+
+
+def _first(name: str, count: int, data: Root) -> Pixels:
+    source = load(name, "test", root=data, limit=count)
+    return source.images[torch.arange(len(source))]
+
+
+def _colour(pixels: Pixels) -> UInt8[Tensor, "b 3 32 32"]:
+    """Images of any size and one or three channels as CIFAR's: 3 × 32 × 32."""
+    if pixels.shape[-2:] != (SIDE, SIDE):
+        larger = interpolate(pixels.float(), size=(SIDE, SIDE), mode="bilinear", antialias=True)
+        pixels = larger.round().clamp(0, 255).to(torch.uint8)
+    return pixels.expand(-1, 3, -1, -1)

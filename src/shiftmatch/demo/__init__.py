@@ -1,0 +1,1 @@
+"""The demo, and the posteriors and digits that ship with the package."""

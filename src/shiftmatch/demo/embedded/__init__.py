@@ -1,0 +1,86 @@
+"""What ships with the package: real digits, and LeNets for them with their statistics. See NOTICE for the digits.
+
+The files were made by paper/recipes/mnist_lenet.py and recipes/embedded.py; the JSON files beside them say how.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shiftmatch.data.labelled import Labelled
+from shiftmatch.errors import InputError
+from shiftmatch.matching.members import MemberStatistics
+from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.shapes import Images, Pixels
+
+FOLDER = Path(__file__).parent
+IMAGES = FOLDER / "mnist.npz"
+POSTERIORS = ("gaussian", "empcov", "ensemble")
+COVARIANCES = ("SpatialKronecker", "ChannelMoments")
+MEAN, STD = 0.1307, 0.3081
+"""Of all MNIST training pixels, divided by 255: what the networks were trained with."""
+
+
+def images() -> Labelled:
+    """The first 2,000 test images of MNIST.
+
+    >>> images()
+    Labelled(mnist test: 2,000 images, from the shiftmatch package)
+    """
+    with np.load(IMAGES, allow_pickle=False) as file:
+        pixels, labels = torch.from_numpy(file["images"]), torch.from_numpy(file["labels"])
+    return Labelled(pixels[:, None], labels.long(), "mnist test", "the shiftmatch package")
+
+
+def preprocess(pixels: Tensor) -> Images:
+    """Pixels (0 to 255) as the networks take them.
+
+    >>> preprocess(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8)).item()
+    2.82...
+    """
+    return (pixels / 255 - MEAN) / STD
+
+
+def pixels(inputs: Images) -> Pixels:
+    """Undo `preprocess`, as well as 8 bits can show it.
+
+    >>> torch.equal(pixels(preprocess(images().images[:9])), images().images[:9])
+    True
+    """
+    return ((inputs * STD + MEAN) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def posterior(name: str = "gaussian") -> Posterior:
+    """LeNets for MNIST: HMC draws under the "gaussian" or "empcov" prior, or the members of an "ensemble".
+
+    >>> len(posterior("ensemble"))
+    10
+    """
+    return Posterior.load(posterior_file(name))
+
+
+def statistics(name: str = "gaussian", covariance: str = "SpatialKronecker") -> MemberStatistics:
+    """The statistics of each draw on the images that it was trained on.
+
+    `covariance` is "SpatialKronecker", which ShiftMatch uses, or "ChannelMoments", which is test-time batchnorm.
+
+    >>> list(statistics("ensemble")[0])
+    ['input', 'conv1', 'conv2', 'dense1', 'dense2']
+    """
+    return MemberStatistics.load(statistics_file(name, covariance))
+
+
+def posterior_file(name: str) -> Path:
+    """Where the draws of that name are."""
+    if name not in POSTERIORS:
+        raise InputError(f"The package has no posterior {name!r}; it has {', '.join(POSTERIORS)}.")
+    return FOLDER / f"lenet_{name}.safetensors"
+
+
+def statistics_file(name: str, covariance: str) -> Path:
+    """Where the statistics of those draws are."""
+    if covariance not in COVARIANCES:
+        raise InputError(f"The package has no statistics with {covariance!r}; it has {', '.join(COVARIANCES)}.")
+    return posterior_file(name).with_suffix(f".{covariance}.safetensors")

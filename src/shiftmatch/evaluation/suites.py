@@ -1,0 +1,175 @@
+"""Suites: a clean test set under every corruption at every severity, from published files or made on the fly."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from shiftmatch.corruptions import corrupt, frost_source
+from shiftmatch.data.catalog import published
+from shiftmatch.data.inventory import load
+from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.layouts import Severity, is_stored, layout_of, load_corrupted
+from shiftmatch.data.records import PROVENANCE
+from shiftmatch.data.writing import check_corruptions
+from shiftmatch.errors import FileFormatError, InputError
+from shiftmatch.shapes import Pixels
+from shiftmatch.utils.files import data_folder, frost_folder
+
+Root = str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Suite:
+    """A corruption benchmark. Corruptions in `stored` are read from files; the others are made, fixed by `seed`.
+
+    Nothing corrupted is kept: each call of `images` reads or makes what it returns.
+
+    >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
+    >>> suite = Suite("cifar10-c", clean, corruptions=("brightness",), severities=(1, 5))
+    >>> [suite.images(name, severity).unique().item() for name, severity in suite.cells()]
+    [12, 76]
+    """
+
+    name: str
+    clean: Labelled
+    corruptions: tuple[str, ...]
+    severities: tuple[Severity, ...]
+    stored: tuple[str, ...] = ()
+    seed: int = 0
+    root: Path | None = None
+    _opened: dict[tuple[str, Severity], Labelled] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def labels(self) -> Int64[Tensor, "n"]:
+        """The label of each image; the same under every corruption."""
+        return self.clean.labels
+
+    @property
+    def source(self) -> str:
+        """Where the corrupted images come from: files, made on the fly, or some of each."""
+        made = [name for name in self.corruptions if name not in self.stored]
+        parts = []
+        if self.stored:
+            folder = data_folder(self.root) / published(self.name).folder
+            parts.append(f"{_listed(self.stored, self.corruptions)}: {_writer(folder)} in {folder}")
+        if made:
+            frost = f" and frost {frost_source(frost_folder(self.root))}" if "frost" in made else ""
+            parts.append(f"{_listed(made, self.corruptions)}: made from {self.clean.name} with seed {self.seed}{frost}")
+        return "; ".join(parts)
+
+    def origin(self, corruption: str) -> str:
+        """Where the images of one corruption come from, in words that hold on every machine."""
+        if corruption in self.stored:
+            return _writer(data_folder(self.root) / published(self.name).folder).partition(" in ")[0]
+        frost = f" and frost {frost_source(frost_folder(self.root))}" if corruption == "frost" else ""
+        return f"made from {self.clean.name} with seed {self.seed}{frost.partition(' in ')[0]}"
+
+    def images(self, corruption: str, severity: Severity, index: Int64[Tensor, "b"] | None = None) -> Pixels:
+        """The images (or those at `index`) under a corruption at a severity, in the order of the clean set.
+
+        All 50,000 of ImageNet-C take 7.5 GB: take them by `index`, as streams do.
+        """
+        if corruption not in self.corruptions or severity not in self.severities:
+            raise InputError(
+                f"This suite has no {corruption!r} at severity {severity}; it has {', '.join(self.corruptions)} "
+                f"at {self.severities}."
+            )
+        index = torch.arange(len(self)) if index is None else index
+        if corruption in self.stored:
+            return self._stored(corruption, severity).images[index]
+        clean, frost = self.clean.images[index], frost_folder(self.root)
+        return corrupt(clean, corruption, severity=severity, suite=self.name, seed=self.seed, frost=frost)
+
+    def cells(self) -> Iterator[tuple[str, Severity]]:
+        """Every corruption at every severity."""
+        return ((name, severity) for name in self.corruptions for severity in self.severities)
+
+    def __len__(self) -> int:
+        """The number of images under each corruption."""
+        return len(self.clean)
+
+    def _stored(self, corruption: str, severity: Severity) -> Labelled:
+        """Opened once: listing a folder of 50,000 pictures for every batch would take longer than reading them."""
+        cell = (corruption, severity)
+        if cell not in self._opened:
+            self._opened[cell] = self._open(corruption, severity)
+        return self._opened[cell]
+
+    def _open(self, corruption: str, severity: Severity) -> Labelled:
+        stored = load_corrupted(self.name, corruption, severity, root=self.root)
+        if not torch.equal(stored.labels[: len(self)], self.labels):
+            raise FileFormatError(
+                f"The labels of {corruption} in {stored.source} are not those of {self.clean!r}: expected the same "
+                f"images in the same order. Remove the folder, or fetch both sets again."
+            )
+        return stored
+
+
+def mnist_c(
+    root: Root = None, *, corruptions: Sequence[str] | None = None, limit: int | None = None, seed: int = 0
+) -> Suite:
+    """MNIST-C: 15 corruptions of the MNIST test set, each at its published severity."""
+    return open_suite("mnist-c", root, corruptions=corruptions, limit=limit, seed=seed)
+
+
+def cifar10_c(
+    root: Root = None,
+    *,
+    corruptions: Sequence[str] | None = None,
+    severities: Sequence[int] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Suite:
+    """CIFAR-10-C: 19 corruptions of the CIFAR-10 test set at five severities."""
+    return open_suite("cifar10-c", root, corruptions=corruptions, severities=severities, limit=limit, seed=seed)
+
+
+def imagenet_c(
+    root: Root = None,
+    *,
+    corruptions: Sequence[str] | None = None,
+    severities: Sequence[int] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Suite:
+    """ImageNet-C: 19 corruptions of the ImageNet validation set at five severities, 224 × 224.
+
+    The order of the images mixes the classes (see `Pictures`), so that the first `limit` are a fair sample.
+    """
+    return open_suite("imagenet-c", root, corruptions=corruptions, severities=severities, limit=limit, seed=seed)
+
+
+def open_suite(
+    name: str,
+    root: Root = None,
+    *,
+    corruptions: Sequence[str] | None = None,
+    severities: Sequence[int] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Suite:
+    """The suite of this name on the first `limit` clean images, below `root` (default: the data folder)."""
+    layout, folder = layout_of(name), data_folder(root)
+    levels = tuple(severities or layout.severities)
+    if not set(levels) <= set(layout.severities):
+        raise InputError(f"{name} has the severities {layout.severities}, not {levels}.")
+    chosen = check_corruptions(name, corruptions)
+    stored = tuple(c for c in chosen if all(is_stored(name, c, level, root=folder) for level in levels))
+    return Suite(name, load(layout.clean, root=folder, limit=limit), chosen, levels, stored, seed, folder)
+
+
+def _writer(folder: Path) -> str:
+    if not (folder / PROVENANCE).exists():
+        return "published files"
+    note = json.loads((folder / PROVENANCE).read_text())
+    return f"files made by {note['made by']} with seed {note['seed']} and frost {note['frost']}"
+
+
+def _listed(names: Sequence[str], of: Sequence[str]) -> str:
+    return "all corruptions" if len(names) == len(of) else ", ".join(names)

@@ -1,0 +1,113 @@
+"""Work shared between threads, or between processes."""
+
+import multiprocessing
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from shiftmatch.errors import InputError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Map = Callable[[Callable[..., Any], Iterable[Any]], Iterator[Any]]
+
+_shared: tuple[Any, ...] = ()
+"""In a worker process: what every call gets before its item."""
+
+
+def parallel_map(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """[work(item) for item in items], as many at once as PyTorch has threads.
+
+    Small operations gain little from several threads each, and LAPACK's decompositions nothing.
+
+    >>> parallel_map(abs, [-1, 2, -3])
+    [1, 2, 3]
+    """
+    threads = torch.get_num_threads()
+    workers = min(threads, len(items))
+    if workers <= 1:
+        return list(map(work, items))
+    try:
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
+            return list(pool.map(work, items))
+    finally:
+        torch.set_num_threads(threads)  # each has its own number, but threads to come begin with the last one set
+
+
+@contextmanager
+def mapping(workers: int, *shared: Any) -> Iterator[Map]:
+    """`map`, or its like over so many worker processes; every call gets what is `shared`, sent once, before its item.
+
+    >>> with mapping(1, "number") as run:
+    ...     list(run(print, ["one"]))
+    number one
+    [None]
+    """
+    if workers < 1:
+        raise InputError(f"workers must be 1 or more, not {workers}.")
+    if workers == 1:
+        yield lambda function, items: map(partial(function, *shared), items)
+        return
+    # spawn: forking a process whose torch threads are at work may hang
+    context, given = multiprocessing.get_context("spawn"), (_packed(shared), str(Path.cwd()))
+    pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=given)
+    try:
+        yield lambda function, items: pool.map(partial(_call, function), items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch work in one thread, as worker processes do: then what it computes does not depend on their number.
+
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _packed(shared: tuple[Any, ...]) -> bytes:
+    """By value: sharing memory would take a file handle for every tensor, and let processes change each other's."""
+    try:
+        return pickle.dumps(shared)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"Several workers need everything in a form that can be sent to them, and something cannot: {error}. "
+            "Use functions and classes that are defined in a module, not inside of functions; or workers=1."
+        ) from error
+
+
+def _start(packed: bytes, folder: str) -> None:
+    global _shared  # noqa: PLW0603  a worker process has one job
+    torch.set_num_threads(1)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    sys.path.insert(0, folder)  # the user's own modules
+    _shared = pickle.loads(packed)
+
+
+def _call(function: Callable[..., Any], item: Any) -> Any:
+    return function(*_shared, item)
+
+
+def _leave_with_parent() -> None:
+    """A killed parent cannot tell its workers to stop; they would wait for work for ever."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,183 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from evaluated import COUNT, LIMIT, Counted, Scaled, Tiny, methods, tiny_suite
+from torch import Tensor
+
+import shiftmatch
+from shiftmatch.errors import InputError
+from shiftmatch.evaluation.evaluate import evaluate
+from shiftmatch.evaluation.scores import Scores
+from shiftmatch.evaluation.streams import stream
+from shiftmatch.evaluation.suites import Suite
+from shiftmatch.matching.average import average
+from shiftmatch.metrics import METRICS, accuracy, brier
+
+ALL = tuple(METRICS)
+
+
+def table(scores: Scores, path: Path) -> tuple[bytes, bytes]:
+    scores.save(path)
+    return path.read_bytes(), path.with_suffix(".json").read_bytes()
+
+
+def test_a_cell_is_a_slow_loop_over_equal_batches() -> None:
+    suite, network = tiny_suite(images=110), Tiny()
+    scores = evaluate({"net": average([network])}, suite, ["accuracy", brier], batch=40, preprocess=Scaled())
+    pixels = suite.images("contrast", 5)
+    parts = [network(x.float() / 100).softmax(-1) for x in pixels.split([37, 37, 36])]
+    expected = {"accuracy": accuracy(torch.cat(parts).detach(), suite.labels)}
+    expected["brier"] = brier(torch.cat(parts).detach(), suite.labels)
+    cell = scores.where(corruption="contrast", severity=5)
+    assert {row.metric: row.value for row in cell} == pytest.approx(expected, abs=1e-7)
+
+
+def test_rows_are_complete_and_in_order() -> None:
+    suite = tiny_suite()
+    scores = evaluate({"b": Counted(), "a": Counted()}, suite, ["accuracy", "reliability"], data="tiny net · cifar10-c")
+    cells = list(dict.fromkeys((row.corruption, row.severity) for row in scores))
+    assert cells == [("clean", None), *suite.cells()]
+    assert scores.values("method") == ["b", "a"]
+    assert scores.values("data") == ["tiny net · cifar10-c"]
+    assert scores.values("seed") == [suite.seed]
+    assert "reliability/14/share" in scores.values("metric")
+    assert "clean" not in evaluate({"a": Counted()}, suite, include_clean=False).values("corruption")
+
+
+def test_images_of_a_cell_are_made_once_for_all_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite, original, made = tiny_suite(), Suite.images, []
+
+    def images(self: Suite, corruption: str, severity: int, index: Tensor) -> Tensor:
+        made.append((corruption, severity))
+        return original(self, corruption, severity, index)
+
+    monkeypatch.setattr(Suite, "images", images)
+    evaluate({"a": Counted(), "b": Counted()}, suite)
+    assert made == list(suite.cells())
+
+
+def test_a_rerun_computes_nothing_and_gives_the_same_bytes(tmp_path: Path) -> None:
+    counted = Counted()
+    first = evaluate({"net": counted}, tiny_suite(), ALL, folder=tmp_path / "cells")
+    calls = counted.calls
+    again = evaluate({"net": counted}, tiny_suite(), ALL, folder=tmp_path / "cells")
+    assert counted.calls == calls > 0
+    assert table(first, tmp_path / "a.csv") == table(again, tmp_path / "b.csv")
+
+
+def test_only_what_is_new_is_computed(tmp_path: Path) -> None:
+    old, new = Counted(), Counted()
+    evaluate({"old": old}, tiny_suite(severities=(1,)), folder=tmp_path)
+    calls = old.calls
+    evaluate({"old": old, "new": new}, tiny_suite(severities=(1, 5)), folder=tmp_path)
+    assert calls == 1 + 2
+    assert old.calls == calls + 2
+    assert new.calls == 1 + 4
+
+
+def test_cells_of_other_networks_images_and_settings_are_not_taken(tmp_path: Path) -> None:
+    def computed(
+        *, seed: int = 0, images: int = 60, batch: int = 1000, divisor: float = 100, net: int = 3, metric: str = "brier"
+    ) -> int:
+        """The number of cells that are computed, not found."""
+        before = len(list(tmp_path.iterdir()))
+        suite, prepare = tiny_suite(images=images, seed=seed), Scaled(divisor)
+        evaluate({"net": Tiny(net)}, suite, [metric], batch=batch, preprocess=prepare, folder=tmp_path)
+        return len(list(tmp_path.iterdir())) - before
+
+    every = 1 + len(list(tiny_suite().cells()))
+    assert computed() == every
+    others = [{"seed": 1}, {"images": 50}, {"batch": 7}, {"divisor": 50}, {"net": 4}, {"metric": "ece"}]
+    assert [computed(**other) for other in others] == [every] * len(others)  # type: ignore[arg-type]
+    assert computed() == 0
+
+
+def test_workers_give_the_same_bytes_as_one(tmp_path: Path) -> None:
+    tables = []
+    for workers in (1, 2):
+        scores = evaluate(methods(), tiny_suite(images=120), ALL, preprocess=Scaled(), workers=workers)
+        tables.append(table(scores, tmp_path / "scores.csv"))
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills with a signal")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, workers: int) -> None:
+    whole = 2 * (1 + len(list(tiny_suite().cells())))
+    marks, tests = tmp_path / "count", Path(__file__).parents[1]
+    paths = os.pathsep.join([str(Path(shiftmatch.__file__).parents[1]), str(tests)])
+
+    def run(limit: int) -> int:
+        environment = {**os.environ, "PYTHONPATH": paths, COUNT: str(marks), LIMIT: str(limit)}
+        command = [sys.executable, str(tests / "evaluated.py"), str(tmp_path / "rough"), str(workers)]
+        return subprocess.run(command, env=environment, check=False).returncode
+
+    assert run(limit=5) == -signal.SIGKILL
+    finished = len(list((tmp_path / "rough").glob("*.json")))
+    assert 0 < finished < whole
+    marks.unlink()
+    assert run(limit=whole) == 0
+    assert len(marks.read_text()) == whole - finished
+    calm = {f"net {seed}": average([Tiny(seed)]) for seed in (1, 2)}
+    expected = evaluate(calm, tiny_suite(), ["accuracy", "ece"], preprocess=Scaled())
+    assert list(Scores.load(tmp_path / "rough.csv")) == list(expected)
+
+
+def test_what_learns_begins_anew_in_each_cell() -> None:
+    class Learning:
+        seen, resets = 0, 0
+
+        def __call__(self, x: Tensor) -> Tensor:
+            self.seen += 1
+            return torch.eye(2)[[min(self.seen - 1, 1)] * len(x)]
+
+        def reset(self) -> None:
+            self.seen, self.resets = 0, self.resets + 1
+
+    suite, learning = tiny_suite(classes=1), Learning()
+    scores = evaluate({"learning": learning}, suite, batch=30)
+    assert {row.value for row in scores} == {0.5}
+    assert learning.resets == len(list(suite.cells())) + 1
+
+
+def test_a_stream_decides_what_comes_when() -> None:
+    suite, network = tiny_suite(images=80), average([Tiny()])
+    scores = evaluate({"net": network}, suite, ["brier"], stream="mixture:0.5", preprocess=Scaled(), batch=80)
+    planned = stream("mixture:0.5", suite, batch=80, corruptions="contrast", severity=5)
+    pixels, labels = next(iter(planned))
+    found = scores.where(corruption="contrast", severity=5)[0].value
+    assert found == pytest.approx(brier(network(Scaled()(pixels)), labels))
+
+
+def test_provenance_says_what_was_done_and_names_no_folder(tmp_path: Path) -> None:
+    scores = evaluate({"net": Tiny()}, tiny_suite(root=tmp_path), preprocess=Scaled(), note={"command": "mine"})
+    record = scores.provenance["evaluation"]
+    assert record["settings"]["images"] == 60
+    assert record["settings"]["preprocess"] == "Scaled(divisor=100.0)"
+    assert record["sources"]["contrast"] == "made from noise test with seed 0"
+    assert record["versions"]["shiftmatch"]
+    assert record["note"] == {"command": "mine"}
+    assert str(tmp_path) not in str(record)
+
+
+def test_mistakes_are_answered_in_words() -> None:
+    suite = tiny_suite()
+    with pytest.raises(InputError, match="at least one method"):
+        evaluate({}, suite)
+    with pytest.raises(InputError, match="no metric 'acc'"):
+        evaluate({"net": Tiny()}, suite, ["acc"])
+    with pytest.raises(InputError, match="at least one image, not 0"):
+        evaluate({"net": Tiny()}, suite, batch=0)
+    with pytest.raises(InputError, match="workers must be 1 or more"):
+        evaluate({"net": Tiny()}, suite, workers=0)
+    with pytest.raises(InputError, match=r"net: .*Logits become"):
+        evaluate({"net": lambda x: 5 * torch.ones(len(x), 3)}, suite)
+    with pytest.raises(InputError, match=r"net: Expected the probabilities of 60 images"):
+        evaluate({"net": lambda x: torch.ones(3)}, suite)
+    with pytest.raises(InputError, match="form that can be sent"):
+        evaluate({"net": lambda x: torch.ones(3)}, suite, workers=2)

@@ -1,0 +1,33 @@
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+import torch
+
+from shiftmatch.utils.parallel import parallel_map
+
+
+def _threads_here_and_in_threads_to_come() -> tuple[int, int]:
+    with ThreadPoolExecutor(1) as later:
+        return torch.get_num_threads(), later.submit(torch.get_num_threads).result()
+
+
+def test_each_thread_has_its_part_and_the_caller_all_of_them_afterwards(two_threads: None) -> None:
+    assert parallel_map(lambda item: (item, torch.get_num_threads()), range(5)) == [(item, 1) for item in range(5)]
+    assert _threads_here_and_in_threads_to_come() == (2, 2)
+
+
+def test_items_are_worked_on_at_once(two_threads: None) -> None:
+    both = Barrier(2, timeout=30)
+    parallel_map(lambda item: both.wait(), range(4))
+
+
+def test_one_item_has_all_threads(two_threads: None) -> None:
+    assert parallel_map(lambda item: torch.get_num_threads(), [0]) == [2]
+    assert parallel_map(lambda item: torch.get_num_threads(), []) == []
+
+
+def test_an_error_comes_out_and_leaves_the_number_of_threads_alone(two_threads: None) -> None:
+    with pytest.raises(ZeroDivisionError):
+        parallel_map(lambda item: 1 / item, [1, 0, 2])
+    assert _threads_here_and_in_threads_to_come() == (2, 2)

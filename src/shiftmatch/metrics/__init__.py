@@ -6,6 +6,7 @@ from shiftmatch.metrics.registry import METRICS, Metric
 from shiftmatch.metrics.robustness import mean_corruption_error
 from shiftmatch.metrics.scoring import accuracy, brier, confidence, log_likelihood
 from shiftmatch.metrics.selective import aurc, risk_at_coverage, risk_coverage
+from shiftmatch.metrics.uncertainty import bootstrap_interval, paired_difference, wilson_interval
 
 __all__ = [
     "METRICS",
@@ -13,6 +14,7 @@ __all__ = [
     "accuracy",
     "aurc",
     "auroc",
+    "bootstrap_interval",
     "brier",
     "calibration_error",
     "calibration_error_equal_count",
@@ -21,7 +23,9 @@ __all__ = [
     "log_likelihood",
     "maximum_probability",
     "mean_corruption_error",
+    "paired_difference",
     "reliability",
     "risk_at_coverage",
     "risk_coverage",
+    "wilson_interval",
 ]

@@ -1,7 +1,11 @@
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torch import Tensor
 
 from shiftmatch.corruptions import SUITES, corrupt, names
@@ -98,12 +102,34 @@ def test_an_empty_batch_stays_empty() -> None:
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (torch.zeros(1, 3, 32, 32), "uint8 images with values from 0 to 255, got torch.float32"),
-        (torch.zeros(3, 32, 32, dtype=torch.uint8), "1 or 3 channels, got"),
+        (torch.zeros(1, 3, 32, 32), r"0 to 255, got torch.float32.*\(images \* 255\).round\(\).to\(torch.uint8\)"),
+        (np.zeros((1, 32, 32, 3)), r"0 to 255, got float64.*\(images \* 255\).round\(\).astype\(np.uint8\)"),
+        (torch.zeros(1, 3, 32, 32, dtype=torch.long), "got torch.int64"),
+        (torch.zeros(3, 32, 32, dtype=torch.uint8), r"1 or 3 channels, got \(3, 32, 32\).*images\[None\]"),
+        (
+            np.zeros((3, 32, 32), np.uint8),
+            r"got \(3, 32, 32\).*grey images \(batch, rows, columns\), images\[:, None\]",
+        ),
+        (np.zeros((32, 32), np.uint8), r"images\[None, None\]"),
         (torch.zeros(1, 32, 32, 3, dtype=torch.uint8), "permute"),
+        (np.zeros((1, 32, 32, 4), np.uint8), "with 1 or 3 channels"),
         (torch.zeros(1, 3, 8, 32, dtype=torch.uint8), "at least 16 rows and columns"),
+        ([[0, 1]], r"got list. .*np.asarray\(picture\)\[None\]"),
+        (Image.new("RGB", (32, 32)), "got Image"),
     ],
 )
-def test_wrong_images_are_refused_with_what_is_allowed(images: Tensor, message: str) -> None:
+def test_wrong_images_are_refused_with_what_is_allowed(images: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         corrupt(images, "fog", severity=1)
+
+
+@pytest.mark.parametrize("name", ["fog", "jpeg_compression"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_numpy_arrays_come_back_as_they_came(name: str, channels: int) -> None:
+    images = pictures(3, channels, 32, 28)
+    expected = corrupt(images, name, severity=3)
+    first, last = images.numpy(), images.permute(0, 2, 3, 1).contiguous().numpy()
+    last.flags.writeable = False
+    assert np.array_equal(corrupt(first, name, severity=3), expected.numpy())
+    assert np.array_equal(corrupt(last, name, severity=3), expected.permute(0, 2, 3, 1).numpy())
+    assert corrupt(last[:0], name, severity=3).shape == (0, 32, 28, channels)

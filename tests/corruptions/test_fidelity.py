@@ -9,7 +9,7 @@ from released import accuracy, cifar, resnet20
 from shared_data import needs_data, needs_shared
 
 from shiftmatch.corruptions import PAPER, SUITES, corrupt
-from shiftmatch.corruptions.filters import streak
+from shiftmatch.corruptions.blur import directional_blur
 
 SEEDS = range(6)
 SPREADS = 3.5
@@ -37,7 +37,7 @@ def test_published_motion_blur_is_ours_at_some_angle(suite: str, severity: int |
     degrees = torch.arange(-45, 45.1, 0.25)
     level = SUITES[suite].corruptions["motion_blur"].level(severity)
     for image, published in zip(clean(suite)[:4], reference(suite, "motion_blur", severity)[:4], strict=True):
-        ours = streak((image / 255).expand(len(degrees), -1, -1, -1), degrees, *level) * 255
+        ours = directional_blur((image / 255).expand(len(degrees), -1, -1, -1), degrees, *level) * 255
         agreeing = ((ours - published).abs() <= GREY_LEVELS).float().mean((1, 2, 3))
         assert agreeing.max() >= AGREEING
 

@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 
 from shiftmatch.corruptions import corrupt, frost_source
-from shiftmatch.corruptions.frost import plates
-from shiftmatch.corruptions.ice import KINDS, SIDE, synthesise
+from shiftmatch.corruptions.frost import KINDS, SIDE, frost, synthesise, textures
+from shiftmatch.corruptions.noise import Generators
 
 BLACK = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
 
@@ -34,7 +34,7 @@ def test_the_folder_of_the_environment_is_searched(tmp_path: Path, monkeypatch: 
 
 
 def test_large_images_get_enlarged_pictures(tmp_path: Path) -> None:
-    pictures = plates(photographs(tmp_path), 1, 300, 500)
+    pictures = textures(photographs(tmp_path), 1, 300, 500)
     assert len(pictures) == 5
     assert all(picture.shape[1] > 300 and picture.shape[2] > 500 for picture in pictures)
 
@@ -46,3 +46,9 @@ def test_synthetic_pictures_are_always_the_same_and_have_their_colours() -> None
         assert picture.shape == (SIDE, SIDE, 3)
         assert np.array_equal(picture, same)
         assert np.abs(np.median(picture, (0, 1)) - ice.palette[len(ice.palette) // 2]).max() < 5
+
+
+def test_frost_of_no_weight_is_no_frost() -> None:
+    x = torch.rand(3, 3, 20, 24, generator=torch.Generator().manual_seed(0))
+    rng = Generators.of((x * 255).to(torch.uint8), "frost")
+    assert torch.equal(frost(x, rng, 1.0, 0.0, stride=5), x)

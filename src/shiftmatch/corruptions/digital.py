@@ -9,11 +9,9 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from shiftmatch.corruptions.colour import change_saturation, in_colour
-from shiftmatch.corruptions.filters import smooth
-from shiftmatch.corruptions.geometry import Grid, pixel_grid, sample
-from shiftmatch.corruptions.parameters import Number
-from shiftmatch.corruptions.randomness import Streams
+from shiftmatch.corruptions.noise import Generators
+from shiftmatch.corruptions.ops import Grid, gaussian_filter, luminance, pixel_grid, sample
+from shiftmatch.corruptions.severities import Number
 from shiftmatch.shapes import Images
 
 SUBPIXELS = 32
@@ -29,8 +27,17 @@ def contrast(x: Images, factor: Number) -> Images:
 
 
 def saturate(x: Images, factor: Number, amount: Number) -> Images:
-    """Set the saturation (S of HSV) to factor·S + amount."""
-    return in_colour(lambda rgb: change_saturation(rgb, factor, amount), x)
+    """Set the saturation (S of HSV) to factor·S + amount; grey pixels count as red, the hue of angle zero."""
+    if x.shape[1] == 1:
+        return luminance(saturate(x.expand(-1, 3, -1, -1), factor, amount))
+    value, lowest = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
+    spread = value - lowest
+    saturation = spread / value.clamp_min(torch.finfo(x.dtype).tiny)
+    target = (factor * saturation + amount).clamp(0, 1)
+    red = x.new_tensor([0.0, 1.0, 1.0])[:, None, None]
+    # How far below the largest channel each channel lies, as a share of the spread.
+    depth = torch.where(spread > 0, (value - x) / spread.clamp_min(torch.finfo(x.dtype).tiny), red)
+    return value * (1 - target * depth)
 
 
 def pixelate(x: Images, scale: Number) -> Images:
@@ -63,14 +70,14 @@ def _with_pillow(change: Callable[[Image.Image], Image.Image], x: Images) -> Ima
     return channels_first.to(x) / 255
 
 
-def elastic_transform(x: Images, streams: Streams, strength: Number, sigma: Number, affine: Number) -> Images:
+def elastic_transform(x: Images, rng: Generators, strength: Number, sigma: Number, affine: Number) -> Images:
     """A small random affine map, then displacements strength·(uniform noise smoothed by sigma), all in pixels."""
-    rows, cols = _affine_grid(x, streams.uniform(-affine, affine, 3, 2))
+    rows, cols = _affine_grid(x, rng.uniform(-affine, affine, 3, 2))
     bent = sample(x, rows, cols, "mirror")
     if strength == 0:
         return bent
-    noise = streams.uniform(-1, 1, 2, *x.shape[-2:])
-    down, right = (strength * smooth(noise, sigma, truncate=3.0, border="reflect")).unbind(1)
+    noise = rng.uniform(-1, 1, 2, *x.shape[-2:])
+    down, right = (strength * gaussian_filter(noise, sigma, truncate=3.0, border="reflect")).unbind(1)
     row, col = pixel_grid(x)
     return sample(bent, row + down, col + right, "reflect")
 
@@ -78,9 +85,9 @@ def elastic_transform(x: Images, streams: Streams, strength: Number, sigma: Numb
 def _affine_grid(x: Images, jitter: Float[Tensor, "b 3 2"]) -> tuple[Grid, Grid]:
     """Where each pixel comes from under the affine map that moves three points about the centre by `jitter`."""
     height, width = x.shape[-2:]
-    reach = min(height, width) // 3
+    max_shift = min(height, width) // 3
     centre = torch.tensor([width // 2, height // 2], dtype=torch.float64)
-    points = centre + reach * torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], dtype=torch.float64)
+    points = centre + max_shift * torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], dtype=torch.float64)
     moved = points + jitter.cpu().double()
     ones = torch.ones(len(moved), 3, 1, dtype=torch.float64)
     inverse = torch.linalg.solve(torch.cat([moved, ones], -1), points.expand_as(moved)).to(x)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from shiftmatch.corruptions import blur, digital, lines, mnist, noise, parameters, spatter, weather
-from shiftmatch.corruptions.parameters import Level, Levels
+from shiftmatch.corruptions import blur, digital, frost, mnist, noise, severities, weather
+from shiftmatch.corruptions.severities import Level, Levels
 from shiftmatch.errors import InputError
 from shiftmatch.shapes import Images
 
 Recipe = Callable[..., Images]
-"""Images in [0, 1], the random streams if it takes any, and the parameters of the level in; images out."""
+"""Images in [0, 1], the random generators (`rng`) if it takes any, and the parameters of the level in; images out."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Corruption:
 
     @property
     def random(self) -> bool:
-        return "streams" in inspect.signature(self.recipe).parameters
+        return "rng" in inspect.signature(self.recipe).parameters
 
     def level(self, severity: int | None) -> Level:
         """The parameters at a severity; without one, those of the published set."""
@@ -34,7 +34,7 @@ class Corruption:
 
 @dataclass(frozen=True)
 class Suite:
-    """A benchmark: its corruptions by name, and whether grey levels are rounded or cut off."""
+    """A benchmark: its corruptions by name, and whether grey levels are rounded or truncated."""
 
     corruptions: Mapping[str, Corruption]
     rounds: bool
@@ -49,7 +49,7 @@ _COMMON: dict[str, Recipe] = {
     "motion_blur": blur.motion_blur,
     "zoom_blur": blur.zoom_blur,
     "snow": weather.snow,
-    "frost": weather.frost,
+    "frost": frost.frost,
     "fog": weather.fog,
     "brightness": weather.brightness,
     "contrast": digital.contrast,
@@ -58,11 +58,11 @@ _COMMON: dict[str, Recipe] = {
     "jpeg_compression": digital.jpeg_compression,
     "speckle_noise": noise.speckle_noise,
     "gaussian_blur": blur.gaussian_blur,
-    "spatter": spatter.spatter,
+    "spatter": weather.spatter,
     "saturate": digital.saturate,
 }
-_CIFAR: dict[str, Recipe] = {"frost": partial(weather.frost, stride=5), "fog": partial(weather.fog, side=32)}
-_IMAGENET: dict[str, Recipe] = {"frost": partial(weather.frost, stride=1), "fog": partial(weather.fog, side=256)}
+_CIFAR: dict[str, Recipe] = {"frost": partial(frost.frost, stride=5), "fog": partial(weather.fog, side=32)}
+_IMAGENET: dict[str, Recipe] = {"frost": partial(frost.frost, stride=1), "fog": partial(weather.fog, side=256)}
 _MNIST: dict[str, Recipe] = {
     "shot_noise": noise.shot_noise,
     "impulse_noise": noise.impulse_noise,
@@ -75,9 +75,9 @@ _MNIST: dict[str, Recipe] = {
     "translate": mnist.translate,
     "stripe": mnist.stripe,
     "fog": partial(weather.fog, side=256),
-    "spatter": spatter.mud,
-    "dotted_line": lines.dotted_line,
-    "zigzag": lines.zigzag,
+    "spatter": weather.mud,
+    "dotted_line": mnist.dotted_line,
+    "zigzag": mnist.zigzag,
     "canny_edges": mnist.canny_edges,
 }
 
@@ -95,9 +95,9 @@ def _suite(
 
 
 SUITES: Mapping[str, Suite] = {
-    "cifar10-c": _suite(_COMMON | _CIFAR, parameters.CIFAR10_C, {}, rounds=False),
-    "imagenet-c": _suite(_COMMON | _IMAGENET, parameters.IMAGENET_C, {}, rounds=False),
-    "mnist-c": _suite(_MNIST, parameters.MNIST_C, parameters.MNIST_C_PUBLISHED, rounds=True),
+    "cifar10-c": _suite(_COMMON | _CIFAR, severities.CIFAR10_C, {}, rounds=False),
+    "imagenet-c": _suite(_COMMON | _IMAGENET, severities.IMAGENET_C, {}, rounds=False),
+    "mnist-c": _suite(_MNIST, severities.MNIST_C, severities.MNIST_C_PUBLISHED, rounds=True),
 }
 
 

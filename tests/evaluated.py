@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.images import Labelled
 from shiftmatch.evaluation.evaluate import evaluate
 from shiftmatch.evaluation.methods import METHODS, predictor
 from shiftmatch.evaluation.predicting import Predictor

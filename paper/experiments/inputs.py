@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
-from shiftmatch.data.labelled import Labelled
-from shiftmatch.data.own import Preprocessing
+from shiftmatch.data.images import Labelled
 from shiftmatch.evaluation.store import UNFIT
 from shiftmatch.evaluation.training import TrainingBatches
+from shiftmatch.models.preprocessing import Preprocessing
 
 
 def first_batches(source: Labelled, count: int, preprocess: Preprocessing, *, size: int) -> TrainingBatches:

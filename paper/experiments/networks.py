@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from paper.experiments.training import Descent, Langevin, MeanField, Training
 from shiftmatch.data.inventory import load
-from shiftmatch.data.own import Preprocessing
 from shiftmatch.errors import DataNotFoundError, InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.init import initialise
+from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.samplers.density import log_posterior
 from shiftmatch.samplers.params import Params
 from shiftmatch.samplers.posterior import Posterior

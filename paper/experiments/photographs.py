@@ -10,13 +10,12 @@ from torch import nn
 
 from paper.experiments.experiment import Root
 from paper.experiments.released import weights_file
+from shiftmatch.data.images import ImageFolder, Labelled
 from shiftmatch.data.inventory import load
-from shiftmatch.data.labelled import Labelled
-from shiftmatch.data.own import Preprocessing
-from shiftmatch.data.pictures import Pictures
 from shiftmatch.errors import DataNotFoundError
 from shiftmatch.evaluation.suites import Suite, imagenet_c
 from shiftmatch.models import build
+from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.utils.files import data_folder
 
 
@@ -98,4 +97,4 @@ class Sample:
                 f"{folder} has no pictures. Put some of ImageNet's there, 224 × 224, named by their class: 0007.jpg."
             )
         labels = torch.tensor([int(path.stem) for path in paths])
-        return Labelled(Pictures(paths, labels), labels, "imagenet-sample", str(folder))
+        return Labelled(ImageFolder(paths, upright=False), labels, "imagenet-sample", str(folder))

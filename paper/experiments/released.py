@@ -12,13 +12,13 @@ from paper.experiments.experiment import Root
 from paper.experiments.inputs import first_batches, statistics_file
 from shiftmatch.corruptions import PAPER
 from shiftmatch.data.inventory import load
-from shiftmatch.data.own import Preprocessing
 from shiftmatch.errors import DataNotFoundError
 from shiftmatch.evaluation.evaluate import evaluate
 from shiftmatch.evaluation.methods import method_named, predictor
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.evaluation.suites import cifar10_c
 from shiftmatch.models import build
+from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.utils.files import data_folder
 
 preprocess = Preprocessing(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))

@@ -1,12 +1,16 @@
+import gzip
 import hashlib
+import io
 import random
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 from mirror import mirror
 
-from shiftmatch.data.download import CHUNK, download
-from shiftmatch.errors import DataNotFoundError
+from shiftmatch.data.download import CHUNK, Record, checksum, download, unpack, verify
+from shiftmatch.errors import DataNotFoundError, FileFormatError
 
 CONTENT = random.Random(0).randbytes(3 * CHUNK + 17)
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -86,3 +90,91 @@ def test_without_network_the_message_says_where_to_put_the_file(tmp_path: Path) 
         download([f"{REFUSED}/set.bin"], target, checksum=CHECKSUM)
     for part in (f"{REFUSED}/set.bin", "refused", f"put it at {target}", CHECKSUM):
         assert part in str(caught.value)
+
+
+FILES = {"set/a.npy": b"a" * 1000, "set/deep/b.npy": b"b"}
+
+
+def tar(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def zipped(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+PACK = {"set.tar": tar, "set.tar.gz": tar, "set.zip": zipped}
+
+
+@pytest.mark.parametrize("name", PACK)
+def test_archives_unpack_into_the_folder_and_leave_nothing_else(tmp_path: Path, name: str) -> None:
+    archive, out = PACK[name](tmp_path / name, FILES), tmp_path / "out"
+    unpack(archive, out)
+    (out / "set" / "a.npy").write_bytes(b"damaged")
+    (out / "set" / "mine").write_bytes(b"the user's")
+    unpack(archive, out)  # again, over what is there
+    (out / "set" / "mine").unlink()  # which is kept
+    assert {str(file.relative_to(out)): file.read_bytes() for file in out.rglob("*") if file.is_file()} == FILES
+    assert list(out.iterdir()) == [out / "set"]
+
+
+def test_a_single_compressed_file_loses_its_suffix(tmp_path: Path) -> None:
+    (tmp_path / "labels.gz").write_bytes(gzip.compress(b"content"))
+    unpack(tmp_path / "labels.gz", tmp_path)
+    assert (tmp_path / "labels").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("name", PACK)
+def test_entries_that_leave_the_folder_are_refused_and_nothing_is_unpacked(tmp_path: Path, name: str) -> None:
+    archive, out = PACK[name](tmp_path / name, {"good": b"", "../evil": b"x"}), tmp_path / "out"
+    with pytest.raises(FileFormatError, match=str(archive)):
+        unpack(archive, out)
+    assert not (tmp_path / "evil").exists()
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [*PACK, "labels.gz"])
+def test_a_truncated_archive_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name in PACK:
+        PACK[name](path, FILES)
+    else:
+        path.write_bytes(gzip.compress(bytes(1000)))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3 if name != "set.tar" else 700])
+    with pytest.raises(FileFormatError, match=str(path)):
+        unpack(path, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_changed_byte_is_noticed_and_both_checksums_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    known = "md5:900150983cd24fb0d6963f7d28e17f72"  # RFC 1321
+    assert checksum(path, "md5") == known
+    verify(path, known)
+    path.write_bytes(b"abd")
+    with pytest.raises(FileFormatError, match=rf"{path}.*expected {known}, found {checksum(path, 'md5')}"):
+        verify(path, known)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = Record({"a.tar": "https://mirror"}, {"a.npy": "sha256:00"})
+    record.write("mnist", tmp_path)
+    assert Record.read("mnist", tmp_path) == record
+    assert Record.read("cifar10", tmp_path) == Record()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"urls": {}}'])
+def test_a_damaged_record_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".records").mkdir()
+    (tmp_path / ".records" / "mnist.json").write_text(text)
+    with pytest.raises(FileFormatError, match=r"mnist\.json is not a download record"):
+        Record.read("mnist", tmp_path)

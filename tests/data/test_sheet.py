@@ -1,18 +1,16 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from made_sets import make_images
 from PIL import Image
 
 from shiftmatch.corruptions import names
-from shiftmatch.data.sheet import GAP, HEADER, LABEL_WIDTH, open_photo, sheet
+from shiftmatch.data.sheet import GAP, HEADER, LABEL_WIDTH, sheet
 
 
 @pytest.mark.parametrize(("suite", "cell", "columns"), [("cifar10-c", 128, 6), ("mnist-c", 112, 2)])
 def test_there_is_a_cell_for_every_corruption_and_severity(suite: str, cell: int, columns: int) -> None:
     image = Image.fromarray(make_images(1, 70, 90, 3)[0])
-    drawn = sheet(image, suite, show=False)
+    drawn = sheet(image, suite, progress=False)
     step = cell + GAP
     assert drawn.size == (LABEL_WIDTH + columns * step + GAP, HEADER + len(names(suite)) * step)
     pixels = np.asarray(drawn)
@@ -23,10 +21,3 @@ def test_there_is_a_cell_for_every_corruption_and_severity(suite: str, cell: int
         ]
         assert not (cells[0] == 255).all()
         assert all((other != cells[0]).any() for other in cells[1:])
-
-
-def test_a_photo_is_upright(tmp_path: Path) -> None:
-    photo, orientation = Image.new("RGB", (30, 20)), Image.Exif()
-    orientation[0x0112] = 6  # the camera was turned by a quarter
-    photo.save(tmp_path / "photo.jpg", exif=orientation)
-    assert open_photo(tmp_path / "photo.jpg").size == (20, 30)

@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,9 +14,9 @@ from PIL import Image
 
 import shiftmatch
 from shiftmatch.corruptions import corrupt
+from shiftmatch.data.corrupted import load_corrupted
 from shiftmatch.data.inventory import load
-from shiftmatch.data.layouts import load_corrupted
-from shiftmatch.data.writing import write_corrupted
+from shiftmatch.data.writing import ArrayFiles, Job, PictureFiles, write_corrupted
 from shiftmatch.errors import DataNotFoundError, InputError
 
 TWO = ("contrast", "gaussian_noise")
@@ -131,3 +132,61 @@ def test_one_or_four_workers_write_the_same_bytes(tmp_path: Path) -> None:
         for workers in (1, 4)
     )
     assert contents(one) == contents(four)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    write_cifar10(tmp_path, 20)
+    return Job("cifar10-c", "cifar10", str(tmp_path), seed=1)
+
+
+@pytest.mark.parametrize("size", [1, 7, 20, 500])
+def test_pieces_cover_every_image_at_every_severity_once(job: Job, size: int) -> None:
+    pieces = list(job.pieces("contrast", size))
+    covered = [(piece.severity, position) for piece in pieces for position in range(piece.start, piece.stop)]
+    assert covered == [(severity, position) for severity in range(1, 6) for position in range(20)]
+
+
+def test_the_images_do_not_depend_on_the_pieces(job: Job) -> None:
+    few, all_at_once = (torch.cat([job.images(p) for p in job.pieces("gaussian_noise", size)]) for size in (3, 20))
+    assert torch.equal(few, all_at_once)
+
+
+def test_a_job_sent_to_another_process_carries_no_images(job: Job) -> None:
+    assert len(job.clean) == 20
+    assert len(pickle.dumps(job)) < 1000
+
+
+def test_the_provenance_is_free_of_folders(job: Job) -> None:
+    assert job.root not in str(job.provenance())
+
+
+def test_arrays_appear_when_the_last_piece_is_there_and_their_pieces_go(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, 20)
+    files = ArrayFiles(Job("cifar10-c", "cifar10", str(tmp_path)), tmp_path / "out")
+    pieces = files.missing("contrast")
+    for done, piece in enumerate(reversed(pieces)):  # in any order
+        assert len(files.missing("contrast")) == len(pieces) - done
+        files.make(piece)
+        assert not (tmp_path / "out" / "contrast.npy").exists()
+    files.finish("contrast")
+    files.finish("contrast")
+    assert files.missing("contrast") == []
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["contrast.npy", "labels.npy"]
+    assert len(np.load(tmp_path / "out" / "contrast.npy")) == 5 * 20
+
+
+def test_pictures_are_missing_until_each_is_there(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "imagenet" / "val", classes=1, each=2, size=(224, 224))
+    files = PictureFiles(Job("imagenet-c", "imagenet", str(tmp_path)), tmp_path / "out")
+    first = files.missing("contrast")[0]
+    files.make(first)
+    assert first not in files.missing("contrast")
+    next((tmp_path / "out").rglob("*.JPEG")).unlink()
+    assert first in files.missing("contrast")
+
+
+def test_pictures_are_made_of_pictures(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, 20)
+    with pytest.raises(InputError, match="image files"):
+        PictureFiles(Job("imagenet-c", "cifar10", str(tmp_path)), tmp_path / "out").missing("contrast")

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.images import Labelled
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.streams import CLEAN, Stream, stream
 from shiftmatch.evaluation.suites import Suite

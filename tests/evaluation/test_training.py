@@ -5,9 +5,9 @@ import torch
 from made_sets import make_images, write_cifar, write_pictures
 
 from shiftmatch.data import load
-from shiftmatch.data.own import Preprocessing
 from shiftmatch.evaluation.suites import cifar10_c
 from shiftmatch.evaluation.training import BATCH, training_batches
+from shiftmatch.models.preprocessing import Preprocessing
 
 HALVED = Preprocessing(std=(0.5,))
 

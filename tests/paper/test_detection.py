@@ -6,7 +6,7 @@ import torch
 from paper.experiments.detection import _colour, detect
 from torch import Tensor
 
-from shiftmatch.data.own import Preprocessing
+from shiftmatch.models.preprocessing import Preprocessing
 
 
 def test_grey_digits_become_images_like_those_of_cifar() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from shiftmatch.cli.loading import check_runs, open_members
+from shiftmatch.cli.loading import check_runs, known_preprocessing, open_members, preprocessing
 from shiftmatch.corruptions import PAPER
-from shiftmatch.data.own import Preprocessing
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.evaluate import evaluate
 from shiftmatch.evaluation.methods import METHODS, Method, method_named, predictor
@@ -46,7 +45,7 @@ class Comparison:
 
     def run(self, folder: Path, *, workers: int = 1, command: str = "") -> Scores:
         """Prepare the methods and evaluate them; finished cells are kept in `folder`."""
-        suite, prepare = self._open_suite(), Preprocessing.of(self.mean, self.std)
+        suite, prepare = self._open_suite(), preprocessing(self.mean, self.std, base=known_preprocessing(self.network))
         methods = self._methods(fmean(prepare.std))
         metrics = [named(metric)[1] for metric in self.metrics]
         members = open_members(self.network, self.weights, self.posterior)

@@ -23,7 +23,7 @@ def corrupt(
     root: Annotated[str | None, typer.Option(help="Data folder.")] = None,
 ) -> None:
     """Write a corrupted test set in its published layout (run again to go on), or draw a sheet with --show IMAGE."""
-    from shiftmatch.data import open_photo, sheet, write_corrupted
+    from shiftmatch.data import open_image, sheet, write_corrupted
 
     if show is None:
         folder = write_corrupted(
@@ -32,7 +32,7 @@ def corrupt(
         typer.echo(f"{suite} is in {folder}")
     else:
         target = out or Path(f"{show.stem}-{suite}.png")
-        picture = sheet(open_photo(show), suite, seed=seed)
+        picture = sheet(open_image(show), suite, seed=seed)
         with atomic_path(target) as path:
             picture.save(path, "PNG")
         typer.echo(f"The sheet is {target}")

@@ -31,17 +31,20 @@ def fit(
     Example: shiftmatch fit mynets:resnet train/ --weights net.safetensors --size 224
     --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --out net.stats
     """
-    from shiftmatch.cli.loading import check_takes, open_members
+    import json
+
+    from shiftmatch.cli.loading import check_takes, known_preprocessing, open_members, preprocessing
     from shiftmatch.core.covariance import structure_named
-    from shiftmatch.data.own import Preprocessing, open_images
+    from shiftmatch.data.image_set import open_images
     from shiftmatch.matching.match import fit as measure
     from shiftmatch.matching.members import fit_members
 
-    prepare = Preprocessing.of(mean, std, size=size, grey=grey)
+    prepare = preprocessing(mean, std, size, grey=grey or None, base=known_preprocessing(network))
     images = open_images(data, prepare)
     members = open_members(network, weights, posterior)
     check_takes(members[0], images)
-    structure, note, batches = structure_named(covariance), prepare.note(), images.batches(batch)
+    note = json.dumps({"preprocessing": prepare.as_dict()})
+    structure, batches = structure_named(covariance), images.batches(batch)
     if posterior is None:
         measure(members[0], batches, covariance=structure, note=note).save(out)
     else:

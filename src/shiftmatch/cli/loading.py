@@ -1,20 +1,21 @@
 """Networks that a user names in words: by import path or by a name that the package knows, with their weights."""
 
 import importlib
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from shiftmatch.data.own import OwnImages
-from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
+from shiftmatch.data.image_set import ImageSet
+from shiftmatch.errors import InputError
 from shiftmatch.matching.members import MemberStatistics
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.models import Architecture, build
+from shiftmatch.models import Architecture, Preprocessing, build, load_weights
 from shiftmatch.samplers.posterior import Posterior
 
 
@@ -31,7 +32,7 @@ def open_network(name: str, weights: Path | None = None, *, seed: int = 0) -> nn
         torch.manual_seed(seed)
         network = _import(name) if ":" in name else build(name)
     if weights is not None:
-        _load(network, weights)
+        load_weights(network, weights)
     return network.eval()
 
 
@@ -41,7 +42,7 @@ def open_members(name: str, weights: Path | None = None, posterior: Path | None 
     return [network] if posterior is None else Posterior.load(posterior).models(network)
 
 
-def check_takes(network: nn.Module, images: OwnImages) -> None:
+def check_takes(network: nn.Module, images: ImageSet) -> None:
     """Try two images, so that a wrong size or number of channels is said in words before long work begins."""
     advice = "Image files can be cut with --size and read in one channel with --grey."
     check_runs(network, images.inputs(torch.arange(min(2, len(images)))), advice)
@@ -79,6 +80,37 @@ def example_of(shape: str) -> Tensor:
         raise InputError(f"The shape of an input is given as 3x224x224; got {shape!r}.") from None
 
 
+def preprocessing(
+    mean: str | None, std: str | None, size: int | None = None, *, grey: bool | None = None, base: Preprocessing
+) -> Preprocessing:
+    """What is known, with what the options say in its place.
+
+    >>> preprocessing("0.5,0.4,0.4", None, base=Preprocessing(size=32))
+    Preprocessing(mean=(0.5, 0.4, 0.4), std=(1.0,), size=32, grey=False, resize=None)
+    """
+    given: dict[str, Any] = {
+        "mean": None if mean is None else _numbers(mean),
+        "std": None if std is None else _numbers(std),
+        "size": size,
+        "grey": grey,
+    }
+    return replace(base, **{key: value for key, value in given.items() if value is not None})
+
+
+def known_preprocessing(network: str, statistics: Statistics | None = None) -> Preprocessing:
+    """How images were prepared when the statistics were measured, else when the named network was trained."""
+    remembered = json.loads(statistics.note).get("preprocessing") if statistics and statistics.note[:1] == "{" else None
+    own = Preprocessing() if ":" in network else Architecture(network).preprocessing
+    return (Preprocessing.from_dict(remembered) if remembered else None) or own
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise InputError(f"Expected one number, or one per channel with commas between; got {text!r}.") from None
+
+
 def _import(name: str) -> nn.Module:
     module_name, _, attribute = name.partition(":")
     here = str(Path.cwd())
@@ -96,17 +128,3 @@ def _import(name: str) -> nn.Module:
     if not isinstance(network, nn.Module):
         raise InputError(f"{name} gives a {type(network).__name__}; expected a torch.nn.Module.")
     return network
-
-
-def _load(network: nn.Module, weights: Path) -> None:
-    if not weights.is_file():
-        raise DataNotFoundError(f"There is no file {weights}.")
-    try:
-        network.load_state_dict(load_file(weights))
-    except SafetensorError as error:
-        raise FileFormatError(
-            f"{weights} is no safetensors file ({error}). Write one with safetensors.torch.save_file(net.state_dict(), "
-            f"path); other formats can run code when they are opened."
-        ) from error
-    except RuntimeError as error:
-        raise InputError(f"The weights in {weights} are not those of this network: {error}") from error

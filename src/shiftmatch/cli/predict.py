@@ -33,15 +33,16 @@ def predict(
 
     Example: shiftmatch predict mynets:resnet photos/ --weights net.safetensors --statistics net.stats --out labels.csv
     """
-    from shiftmatch.cli.loading import check_takes, open_members, open_statistics
+    from shiftmatch.cli.loading import check_takes, known_preprocessing, open_members, open_statistics, preprocessing
     from shiftmatch.cli.predictions import predict_to_csv
-    from shiftmatch.data.own import Preprocessing, open_images
+    from shiftmatch.data.image_set import open_images
     from shiftmatch.matching.average import average
     from shiftmatch.matching.members import match_members
 
-    networks, prepare = open_members(network, weights, posterior), Preprocessing.of(mean, std, size=size, grey=grey)
+    networks = open_members(network, weights, posterior)
     known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
-    images = open_images(data, prepare.unless_remembered(known[0].note) if known else prepare)
+    base = known_preprocessing(network, known[0] if known else None)
+    images = open_images(data, preprocessing(mean, std, size, grey=grey or None, base=base))
     check_takes(networks[0], images)
     members = match_members(networks, known, prior=prior) if known else networks
     predict_to_csv(average(members), images, out, batch=batch)

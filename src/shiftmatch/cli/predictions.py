@@ -3,7 +3,7 @@
 import csv
 from os import PathLike
 
-from shiftmatch.data.own import OwnImages
+from shiftmatch.data.image_set import ImageSet
 from shiftmatch.matching.average import Average
 from shiftmatch.utils.files import atomic_path
 from shiftmatch.utils.progress import track
@@ -11,7 +11,7 @@ from shiftmatch.utils.progress import track
 COLUMNS = ("image", "label", "probability", "entropy")
 
 
-def predict_to_csv(predict: Average, images: OwnImages, path: str | PathLike[str], *, batch: int) -> None:
+def predict_to_csv(predict: Average, images: ImageSet, path: str | PathLike[str], *, batch: int) -> None:
     """Write one row per image, in the order of the images: the likeliest label, its probability, the entropy in nats.
 
     Batches mix the images at random, so that the statistics of each are those of all. The label is the name of a

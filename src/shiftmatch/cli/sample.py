@@ -43,11 +43,12 @@ def sample(
     """
     import torch
 
-    from shiftmatch.cli.loading import architecture_named, check_takes, open_network
-    from shiftmatch.data.own import Preprocessing, open_images
+    from shiftmatch.cli.loading import architecture_named, check_takes, known_preprocessing, open_network, preprocessing
+    from shiftmatch.data.image_set import open_images
     from shiftmatch.samplers.inference import LOOKED_AT, Inference, verdict
 
-    images = open_images(data, Preprocessing.of(mean, std, size=size, grey=grey))
+    prepare = preprocessing(mean, std, size, grey=grey or None, base=known_preprocessing(network))
+    images = open_images(data, prepare)
     settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch, weight_decay, seed, chains)
     start = open_network(network, weights, seed=seed)
     check_takes(start, images)

@@ -1,16 +1,20 @@
-"""Data sets in their published formats: fetched, verified, loaded, corrupted."""
+"""Data sets in their published formats: fetched, verified, loaded, corrupted; and images of one's own."""
 
 from shiftmatch.data.catalog import CATALOG
+from shiftmatch.data.corrupted import load_corrupted
+from shiftmatch.data.decoding import open_image
+from shiftmatch.data.image_set import ImageSet, open_images
+from shiftmatch.data.images import ImageFolder, ImageSource, Labelled
 from shiftmatch.data.inventory import Status, get, inspect, load
-from shiftmatch.data.labelled import Gallery, Labelled
-from shiftmatch.data.layouts import load_corrupted
-from shiftmatch.data.sheet import open_photo, sheet
+from shiftmatch.data.sheet import sheet
 from shiftmatch.data.writing import write_corrupted
 from shiftmatch.utils.files import data_folder
 
 __all__ = [
     "CATALOG",
-    "Gallery",
+    "ImageFolder",
+    "ImageSet",
+    "ImageSource",
     "Labelled",
     "Status",
     "data_folder",
@@ -18,7 +22,8 @@ __all__ = [
     "inspect",
     "load",
     "load_corrupted",
-    "open_photo",
+    "open_image",
+    "open_images",
     "sheet",
     "write_corrupted",
 ]

@@ -1,23 +1,34 @@
-"""Downloads that survive broken transfers, lost mirrors and wrong bytes."""
+"""Downloads that survive broken transfers, lost mirrors and wrong bytes; checksums, archives, records."""
 
+import gzip
+import hashlib
 import http.client
+import json
+import shutil
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from shiftmatch.data.checksums import verify
 from shiftmatch.errors import DataNotFoundError, FileFormatError
+from shiftmatch.utils.files import atomic_path
 from shiftmatch.utils.progress import track
 
 CHUNK = 1 << 20
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 30.0
 RANGE_NOT_SATISFIABLE = 416
+PROVENANCE = "shiftmatch.json"
+"""The file that marks a folder whose contents shiftmatch made, and says how."""
 _BROKEN = (OSError, http.client.HTTPException)
 
 
-def download(urls: Sequence[str], target: Path, *, checksum: str, show: bool = True) -> str:
+def download(urls: Sequence[str], target: Path, *, checksum: str, progress: bool = True) -> str:
     """Fetch `target` from the first mirror that delivers the right bytes; return that mirror's address.
 
     What has arrived is kept in `<target>.part`, from which a later call goes on, even at another mirror.
@@ -27,7 +38,7 @@ def download(urls: Sequence[str], target: Path, *, checksum: str, show: bool = T
     failures = []
     for url in urls:
         try:
-            _complete(url, part, checksum, show=show)
+            _complete(url, part, checksum, progress=progress)
         except (*_BROKEN, FileFormatError) as error:
             failures.append(f"  {url}: {error or type(error).__name__}")
         else:
@@ -40,12 +51,12 @@ def download(urls: Sequence[str], target: Path, *, checksum: str, show: bool = T
     )
 
 
-def _complete(url: str, part: Path, checksum: str, *, show: bool) -> None:
+def _complete(url: str, part: Path, checksum: str, *, progress: bool) -> None:
     """Bring `part` to its end, going on where a transfer broke, until it has the right checksum."""
     for left in reversed(range(ATTEMPTS)):
         resumed = part.exists()
         try:
-            _transfer(url, part, show=show)
+            _transfer(url, part, progress=progress)
             verify(part, checksum)
         except urllib.error.URLError:
             raise
@@ -60,7 +71,7 @@ def _complete(url: str, part: Path, checksum: str, *, show: bool) -> None:
             return
 
 
-def _transfer(url: str, part: Path, *, show: bool) -> None:
+def _transfer(url: str, part: Path, *, progress: bool) -> None:
     """Append to `part` what it lacks; raise if the connection ends too early."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
@@ -72,7 +83,7 @@ def _transfer(url: str, part: Path, *, show: bool) -> None:
         raise
     with response, part.open("ab" if response.status == http.client.PARTIAL_CONTENT else "wb") as file:
         length = int(response.headers.get("Content-Length", 0))
-        for chunk in track(_chunks(response), f"{part.stem} (MiB)", total=-(-length // CHUNK) or None, show=show):
+        for chunk in track(_chunks(response), f"{part.stem} (MiB)", total=-(-length // CHUNK) or None, show=progress):
             length -= file.write(chunk)
     if length > 0:
         raise ConnectionError(f"the connection ended {length:,} bytes too early")
@@ -81,3 +92,96 @@ def _transfer(url: str, part: Path, *, show: bool) -> None:
 def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
     while chunk := response.read(CHUNK):
         yield chunk
+
+
+def checksum(path: Path, algorithm: str = "sha256") -> str:
+    """The checksum of a file, with the name of its algorithm.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "empty").write_bytes(b"")
+    ...     checksum(Path(folder) / "empty", "md5")
+    'md5:d41d8cd98f00b204e9800998ecf8427e'
+    """
+    with path.open("rb") as file:
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
+
+
+def verify(path: Path, expected: str) -> None:
+    """Raise unless the file has the checksum `expected`."""
+    found = checksum(path, expected.partition(":")[0])
+    if found != expected:
+        raise FileFormatError(
+            f"{path} is damaged or not the published file: expected {expected}, found {found} "
+            f"({path.stat().st_size:,} bytes). Delete it and fetch it again."
+        )
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Put the contents of a .tar, .tar.gz, .zip or single-file .gz into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if archive.suffix == ".zip" or ".tar" in archive.suffixes:
+            _unpack_tree(archive, folder)
+        else:
+            with gzip.open(archive) as packed, atomic_path(folder / archive.stem) as path, path.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise FileFormatError(
+            f"{archive} cannot be unpacked ({error}); expected a complete archive without links or paths that leave "
+            f"the folder. Delete it and fetch it again."
+        ) from error
+
+
+def _unpack_tree(archive: Path, folder: Path) -> None:
+    """Unpack aside, then move into place: what has its name is whole."""
+    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as aside:
+        if archive.suffix == ".zip":
+            _unzip(archive, Path(aside))
+        else:
+            with tarfile.open(archive) as tar:
+                tar.extractall(aside, filter="data")
+        _move(Path(aside), folder)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename `source` to `target`; a folder that is there already keeps what else it has."""
+    if source.is_dir() and target.is_dir():
+        for entry in source.iterdir():
+            _move(entry, target / entry.name)
+    else:
+        source.replace(target)
+
+
+def _unzip(archive: Path, folder: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for name in packed.namelist():
+            if not (folder / name).resolve().is_relative_to(folder.resolve()):
+                raise zipfile.BadZipFile(f"the entry {name!r} points outside the folder")
+        packed.extractall(folder)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is remembered of a fetched set: which mirror gave each download, and checksums that nobody publishes."""
+
+    downloads: Mapping[str, str] = field(default_factory=dict)
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, name: str, root: Path) -> "Record":
+        path = cls.path(name, root)
+        try:
+            return cls(**json.loads(path.read_text())) if path.exists() else cls()
+        except (ValueError, TypeError) as error:
+            raise FileFormatError(
+                f"{path} is not a download record ({error}). Delete it: checksums are then recorded anew."
+            ) from error
+
+    def write(self, name: str, root: Path) -> None:
+        with atomic_path(self.path(name, root)) as path:
+            path.write_text(json.dumps(asdict(self), indent=1))
+
+    @staticmethod
+    def path(name: str, root: Path) -> Path:
+        return root / ".records" / f"{name}.json"

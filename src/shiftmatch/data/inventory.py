@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shiftmatch.data.archives import unpack
 from shiftmatch.data.catalog import Download, Published, published
-from shiftmatch.data.checksums import checksum, verify
-from shiftmatch.data.download import download
-from shiftmatch.data.labelled import Labelled
-from shiftmatch.data.records import PROVENANCE, Record
+from shiftmatch.data.download import PROVENANCE, Record, checksum, download, unpack, verify
+from shiftmatch.data.images import Labelled
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 from shiftmatch.utils.files import data_folder
 from shiftmatch.utils.progress import track
@@ -46,10 +43,10 @@ def load(name: str, split: str = "test", *, root: Root = None, limit: int | None
     return Labelled(images, labels, f"{name} {split}", str(folder / entry.folder)).first(limit)
 
 
-def get(name: str, *, root: Root = None, show: bool = True) -> Status:
+def get(name: str, *, root: Root = None, progress: bool = True) -> Status:
     """Fetch a data set into the data folder unless it is there and sound; archives put there by hand are used."""
     entry, folder = published(name), data_folder(root)
-    status = inspect(name, root=folder, show=show)
+    status = inspect(name, root=folder, progress=progress)
     if status.source == MADE:
         raise InputError(f"{status.folder} holds a set {MADE}. Move it away or delete it to fetch the published one.")
     if status.state in ("holds", "unchecked"):
@@ -61,16 +58,16 @@ def get(name: str, *, root: Root = None, show: bool = True) -> Status:
         record = Record()
     for item in entry.downloads:
         if item.file not in record.downloads:
-            source = _install(item, folder, show=show)
+            source = _install(item, folder, progress=progress)
             record = Record({**record.downloads, item.file: source})
             record.write(name, folder)
     unpublished = [file for file in entry.files if file not in _published_checksums(entry)]
     sums = {file: checksum(path) for file in unpublished if (path := folder / entry.folder / file).is_file()}
     Record(record.downloads, sums).write(name, folder)
-    return inspect(name, root=folder, show=show)
+    return inspect(name, root=folder, progress=progress)
 
 
-def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
+def inspect(name: str, *, root: Root = None, progress: bool = True) -> Status:
     """Look at a data set on disk and check every file that has a checksum."""
     entry, folder = published(name), data_folder(root)
     record, home = Record.read(name, folder), folder / entry.folder
@@ -78,13 +75,13 @@ def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
     if len(missing) == len(entry.files):
         return Status(name, home, "absent", "")
     source = MADE if (home / PROVENANCE).exists() else ", ".join(sorted(set(record.downloads.values()))) or BY_HAND
-    found = (source, sum(track(_sizes(home / file for file in entry.files), f"measuring {name}", show=show)))
+    found = (source, sum(track(_sizes(home / file for file in entry.files), f"measuring {name}", show=progress)))
     if missing:
         detail = f"{len(missing)} of {len(entry.files)} files are missing, such as {missing[0]}"
         return Status(name, home, "incomplete", detail, *found)
     known = {**record.checksums, **_published_checksums(entry)}
     try:
-        for file in track(sorted(known), f"checking {name}", show=show):
+        for file in track(sorted(known), f"checking {name}", show=progress):
             verify(home / file, known[file])
     except FileFormatError as error:
         return Status(name, home, "damaged", str(error), *found)
@@ -94,7 +91,7 @@ def inspect(name: str, *, root: Root = None, show: bool = True) -> Status:
     return Status(name, home, "holds", "recorded at download" if record.checksums else "published", *found)
 
 
-def _install(item: Download, folder: Path, *, show: bool) -> str:
+def _install(item: Download, folder: Path, *, progress: bool) -> str:
     """Download (unless it lies there already), verify and unpack; return where it came from."""
     home = folder / item.into
     archive = home / item.file
@@ -102,7 +99,7 @@ def _install(item: Download, folder: Path, *, show: bool) -> str:
         verify(archive, item.checksum)
         source = BY_HAND
     else:
-        source = download(item.urls, archive, checksum=item.checksum, show=show).removesuffix(f"/{item.file}")
+        source = download(item.urls, archive, checksum=item.checksum, progress=progress).removesuffix(f"/{item.file}")
     if archive.suffix in (".gz", ".tar", ".zip"):
         unpack(archive, home)
         archive.unlink()

@@ -12,11 +12,10 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftmatch.data.labelled import Gallery
-from shiftmatch.data.pictures import Pictures
+from shiftmatch.data.images import ImageSource, class_folders
 from shiftmatch.errors import FileFormatError
 
-Read = tuple[Gallery, Int64[Tensor, "n"]]
+Read = tuple[ImageSource, Int64[Tensor, "n"]]
 Reader = Callable[[Sequence[Path]], Read]
 
 # Arrays are mapped copy-on-write: large sets need no memory, and no write ever reaches the file.
@@ -68,8 +67,7 @@ def read_matlab(paths: Sequence[Path]) -> Read:
 def read_pictures(paths: Sequence[Path]) -> Read:
     """ImageNet's layout: one folder per class, in it image files of any size; they are decoded when indexed."""
     (folder,) = paths
-    pictures = Pictures.below(folder)
-    return pictures, pictures.labels
+    return class_folders(folder)
 
 
 def read_array(path: Path) -> NDArray[np.generic]:

@@ -1,16 +1,13 @@
 """A contact sheet: one image under every corruption at every severity."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
-import numpy as np
-import torch
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFont
 
 from shiftmatch.corruptions import corrupt, names
-from shiftmatch.data.layouts import layout_of
-from shiftmatch.data.pictures import SHORT_SIDE, SIDE, centre
-from shiftmatch.errors import InputError
+from shiftmatch.data.corrupted import layout_of
+from shiftmatch.data.decoding import centre, to_pixels
+from shiftmatch.data.images import SHORT_SIDE, SIDE
 from shiftmatch.utils.files import frost_folder
 from shiftmatch.utils.progress import track
 
@@ -21,10 +18,10 @@ FONT_SIZE = 14
 HEADER = 2 * FONT_SIZE
 
 
-def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, show: bool = True) -> Image.Image:
+def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, progress: bool = True) -> Image.Image:
     """Rows: the corruptions of the suite; columns: the image as the suite takes it, then each severity.
 
-    >>> sheet(Image.new("RGB", (64, 48)), "cifar10-c", show=False).width
+    >>> sheet(Image.new("RGB", (64, 48)), "cifar10-c", progress=False).width
     946
     """
     layout = layout_of(suite)
@@ -37,7 +34,7 @@ def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, show:
     draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(FONT_SIZE)
     for column, title in enumerate(columns):
         draw.text((LABEL_WIDTH + step * column, GAP), title, "black", font)
-    for row, name in enumerate(track(corruptions, "corrupting", show=show)):
+    for row, name in enumerate(track(corruptions, "corrupting", show=progress)):
         top = HEADER + step * row
         draw.text((GAP, top + step // 2 - FONT_SIZE), name.replace("_", " "), "black", font)
         for column, cell in enumerate(_cells(clean, name, suite, seed)):
@@ -45,15 +42,6 @@ def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, show:
                 cell.resize((step - GAP, step - GAP), Image.Resampling.NEAREST), (LABEL_WIDTH + step * column, top)
             )
     return canvas
-
-
-def open_photo(path: Path) -> Image.Image:
-    """An image file of the user's, upright as its camera noted."""
-    try:
-        with Image.open(path) as image:
-            return ImageOps.exif_transpose(image).convert("RGB")
-    except OSError as error:
-        raise InputError(f"{path} is not an image that can be read: {error}. Give a JPEG or PNG file.") from error
 
 
 def _prepare(image: Image.Image, suite: str, side: int) -> Image.Image:
@@ -64,7 +52,7 @@ def _prepare(image: Image.Image, suite: str, side: int) -> Image.Image:
 
 def _cells(clean: Image.Image, name: str, suite: str, seed: int) -> Iterator[Image.Image]:
     yield clean
-    batch = torch.from_numpy(np.atleast_3d(np.array(clean))).permute(2, 0, 1)[None]
+    batch = to_pixels(clean)[None]
     for severity in layout_of(suite).severities:
         corrupted = corrupt(batch, name, severity=severity, suite=suite, seed=seed, frost=frost_folder())[0]
         pixels = corrupted.permute(1, 2, 0).numpy()

@@ -1,21 +1,179 @@
-"""Writing a corrupted data set in the published layout; it can go on after a kill at any moment."""
+"""Writing a corrupted data set in its published layout, piece by piece; resumes after an interruption."""
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol, final
 
-from shiftmatch.corruptions import names
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from shiftmatch.corruptions import corrupt, frost_source, names
 from shiftmatch.data.catalog import published
-from shiftmatch.data.corrupted_files import ArrayFiles, CorruptedFiles, PictureFiles
-from shiftmatch.data.inventory import Root
-from shiftmatch.data.job import Job
-from shiftmatch.data.layouts import layout_of
-from shiftmatch.data.records import PROVENANCE
+from shiftmatch.data.corrupted import Layout, Severity, layout_of
+from shiftmatch.data.download import PROVENANCE
+from shiftmatch.data.images import ImageFolder, Labelled
+from shiftmatch.data.inventory import Root, load
 from shiftmatch.errors import InputError
-from shiftmatch.utils.files import atomic_path, data_folder
+from shiftmatch.shapes import Pixels
+from shiftmatch.utils.files import atomic_path, data_folder, frost_folder
 from shiftmatch.utils.parallel import mapping
 from shiftmatch.utils.progress import track
+
+ARRAY_PIECE = 500
+PICTURE_PIECE = 50
+JPEG_QUALITY = 85
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some neighbouring images under one corruption at one severity."""
+
+    name: str
+    severity: Severity
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """The corruptions of `suite` on the first `limit` test images of `data`, which lies below `root`."""
+
+    suite: str
+    data: str
+    root: str
+    seed: int = 0
+    limit: int | None = None
+
+    @property
+    def layout(self) -> Layout:
+        return layout_of(self.suite)
+
+    @property
+    def clean(self) -> Labelled:
+        """The clean set, read once in each process."""
+        return _load(self)
+
+    @staticmethod
+    def forget() -> None:
+        """Read clean sets anew: their files may be others than before."""
+        _load.cache_clear()
+
+    def pieces(self, name: str, size: int) -> Iterator[Piece]:
+        """The pieces of a corruption, severity by severity."""
+        for severity in self.layout.severities:
+            for start in range(0, len(self.clean), size):
+                yield Piece(name, severity, start, min(start + size, len(self.clean)))
+
+    def images(self, piece: Piece) -> Pixels:
+        """The corrupted images of a piece."""
+        clean = self.clean.images[torch.arange(piece.start, piece.stop)]
+        return corrupt(
+            clean,
+            piece.name,
+            severity=piece.severity,
+            suite=self.suite,
+            seed=self.seed,
+            frost=frost_folder(self.root),
+        )
+
+    def provenance(self) -> dict[str, object]:
+        """What a reader of the files should know of their making."""
+        settings = {key: value for key, value in asdict(self).items() if key != "root"}
+        return {
+            "made by": f"shiftmatch {version('shiftmatch')}",
+            **settings,
+            "frost": frost_source(frost_folder(self.root)),
+        }
+
+
+@lru_cache(maxsize=1)
+def _load(job: Job) -> Labelled:
+    return load(job.data, root=job.root, limit=job.limit)
+
+
+class CorruptedFiles(Protocol):
+    """Pieces are made in any order, by any process; a corruption is finished when none is missing."""
+
+    def missing(self, name: str) -> list[Piece]: ...
+
+    def make(self, piece: Piece) -> None: ...
+
+    def finish(self, name: str) -> None: ...
+
+
+@final
+@dataclass(frozen=True)
+class ArrayFiles:
+    """Pieces lie aside as files of their own until all are there and are joined."""
+
+    job: Job
+    folder: Path
+
+    def missing(self, name: str) -> list[Piece]:
+        pieces = [] if self._images(name).exists() else self.job.pieces(name, ARRAY_PIECE)
+        return [piece for piece in pieces if not self._aside(piece).exists()]
+
+    def make(self, piece: Piece) -> None:
+        _save(self._aside(piece), self.job.images(piece).permute(0, 2, 3, 1).numpy())
+
+    def finish(self, name: str) -> None:
+        layout, pieces = self.job.layout, list(self.job.pieces(name, ARRAY_PIECE))
+        aside = self._aside(pieces[0]).parent
+        if not self._images(name).exists():
+            labels = self.job.clean.labels.repeat(len(layout.severities)).numpy()
+            _save(self.folder / layout.labels.format(name=name), labels.astype(layout.label_type))
+            _save(aside / "joined.npy", np.concatenate([np.load(self._aside(p), allow_pickle=False) for p in pieces]))
+            (aside / "joined.npy").replace(self._images(name))
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def _images(self, name: str) -> Path:
+        return self.folder / self.job.layout.images.format(name=name)
+
+    def _aside(self, piece: Piece) -> Path:
+        return self.folder / f".pieces-{piece.name}" / f"{piece.severity}-{piece.start:06}.npy"
+
+
+@final
+@dataclass(frozen=True)
+class PictureFiles:
+    """Each image is a file: `<corruption>/<severity>/<class>/<name>.JPEG`."""
+
+    job: Job
+    folder: Path
+
+    def missing(self, name: str) -> list[Piece]:
+        pieces = self.job.pieces(name, PICTURE_PIECE)
+        return [piece for piece in pieces if not all(path.exists() for path in self._paths(piece))]
+
+    def make(self, piece: Piece) -> None:
+        for path, image in zip(self._paths(piece), self.job.images(piece), strict=True):
+            with atomic_path(path) as temporary:
+                picture = Image.fromarray(image.permute(1, 2, 0).numpy())
+                picture.save(temporary, "JPEG", quality=JPEG_QUALITY, optimize=True)
+
+    def finish(self, name: str) -> None:
+        """Nothing is left to do: the pictures are the result."""
+
+    def _paths(self, piece: Piece) -> list[Path]:
+        pictures = self.job.clean.images
+        if not isinstance(pictures, ImageFolder):
+            raise InputError(f"{self.job.suite} consists of image files, {self.job.data} does not.")
+        folder = self.folder / piece.name / str(piece.severity)
+        sources = pictures.paths[piece.start : piece.stop]
+        return [folder / source.parent.name / f"{source.stem}.JPEG" for source in sources]
+
+
+def _save(path: Path, array: NDArray[np.generic]) -> None:
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def write_corrupted(
@@ -28,9 +186,9 @@ def write_corrupted(
     seed: int = 0,
     workers: int = 1,
     root: Root = None,
-    show: bool = True,
+    progress: bool = True,
 ) -> Path:
-    """Write the corrupted test set of `data` in the layout of `suite`; a second call goes on where the first ended.
+    """Write the corrupted test set of `data` in the layout of `suite`; a second call resumes where the first ended.
 
     Every finished file appears at once and whole; its bytes depend on neither the workers nor the interruptions.
     """
@@ -45,7 +203,7 @@ def write_corrupted(
     with mapping(workers) as run:
         for number, (name, pieces) in enumerate(missing.items(), 1):
             label = f"{name} ({number} of {len(chosen)})"
-            for _ in track(run(files.make, pieces), label, total=len(pieces), show=show):
+            for _ in track(run(files.make, pieces), label, total=len(pieces), show=progress):
                 pass
             files.finish(name)
     return target

@@ -18,7 +18,7 @@ from shiftmatch.core.covariance import ChannelMoments
 from shiftmatch.core.distance import shift
 from shiftmatch.corruptions import corrupt
 from shiftmatch.corruptions.registry import names
-from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.images import Labelled
 from shiftmatch.demo import embedded
 from shiftmatch.demo.page import demo_page
 from shiftmatch.matching.average import Average, average

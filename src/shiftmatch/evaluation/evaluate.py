@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from shiftmatch.data.own import Preprocessing
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.predicting import Predictor, Preprocess, naming, predict_all
 from shiftmatch.evaluation.scores import Score, Scores
@@ -20,6 +19,7 @@ from shiftmatch.evaluation.streams import CLEAN, Cell, gather
 from shiftmatch.evaluation.streams import stream as planned_stream
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.metrics.registry import Metric, named, numbers
+from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.shapes import Pixels
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.parallel import mapping, one_thread
@@ -57,7 +57,7 @@ def evaluate(
     `note` is kept with it.
 
     >>> from shiftmatch.matching.average import average
-    >>> from shiftmatch.data.labelled import Labelled
+    >>> from shiftmatch.data.images import Labelled
     >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
     >>> suite = Suite("cifar10-c", clean, corruptions=("brightness",), severities=(5,))
     >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))

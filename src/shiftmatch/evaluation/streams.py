@@ -15,7 +15,7 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftmatch.data.layouts import Severity
+from shiftmatch.data.corrupted import Severity
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.shapes import Pixels
@@ -66,7 +66,7 @@ def stream(
     `corruptions`: one, several (drawn for each image, in equal numbers), or all that the suite has. `severity`: the
     suite's last unless given; a gradual stream goes through all.
 
-    >>> from shiftmatch.data.labelled import Labelled
+    >>> from shiftmatch.data.images import Labelled
     >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
     >>> suite = Suite("cifar10-c", clean, corruptions=("brightness", "contrast"), severities=(1, 3, 5))
     >>> [(tuple(images.shape), len(labels)) for images, labels in stream("mixture:0.5", suite, batch=4)]

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from shiftmatch.corruptions import corrupt, frost_source
 from shiftmatch.data.catalog import published
+from shiftmatch.data.corrupted import Severity, is_stored, layout_of, load_corrupted
+from shiftmatch.data.download import PROVENANCE
+from shiftmatch.data.images import Labelled
 from shiftmatch.data.inventory import load
-from shiftmatch.data.labelled import Labelled
-from shiftmatch.data.layouts import Severity, is_stored, layout_of, load_corrupted
-from shiftmatch.data.records import PROVENANCE
 from shiftmatch.data.writing import check_corruptions
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.shapes import Pixels

@@ -10,11 +10,12 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from shiftmatch.data.corrupted import layout_of
+from shiftmatch.data.image_set import open_images
+from shiftmatch.data.images import ImageSource
 from shiftmatch.data.inventory import load
-from shiftmatch.data.labelled import Gallery
-from shiftmatch.data.layouts import layout_of
-from shiftmatch.data.own import Preprocessing, open_images
 from shiftmatch.evaluation.suites import Suite
+from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.shapes import Images
 
 BATCH = 200
@@ -26,7 +27,7 @@ BATCH = 200
 class TrainingBatches(Sequence[Tensor]):
     """Batches of inputs; one is prepared when it is asked for, and not kept."""
 
-    images: Gallery
+    images: ImageSource
     preprocess: Preprocessing
     parts: Sequence[Int64[Tensor, "_"]]
 

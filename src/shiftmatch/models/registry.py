@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -11,6 +11,7 @@ from shiftmatch.errors import InputError
 from shiftmatch.models.cifar_resnet import CifarResNet
 from shiftmatch.models.lenet import lenet
 from shiftmatch.models.mlp import mlp
+from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.models.resnet50 import ResNet50
 from shiftmatch.models.resnet_frn import ResNetFRN
 
@@ -22,6 +23,17 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "resnet50": ResNet50,
 }
 
+_DIGITS = Preprocessing((0.1307,), (0.3081,), size=28, grey=True)
+_IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), size=224, resize=256)
+PREPROCESSING: dict[str, Preprocessing] = {
+    "lenet": _DIGITS,
+    "mlp": _DIGITS,
+    "resnet20_frn": Preprocessing((0.49, 0.48, 0.44), (0.2, 0.2, 0.2), size=32),
+    "cifar_resnet": replace(_IMAGENET, size=32, resize=None),
+    "resnet50": _IMAGENET,
+}
+"""What the released weights of each network, and the posteriors of the experiments, were trained with."""
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -29,6 +41,8 @@ class Architecture:
 
     >>> Architecture("lenet", {"nonlinearity": "tanh"}).build().act1
     Tanh()
+    >>> Architecture("cifar_resnet").preprocessing.mean
+    (0.485, 0.456, 0.406)
     """
 
     name: str
@@ -36,6 +50,13 @@ class Architecture:
 
     def build(self) -> nn.Module:
         return build(self.name, **self.settings)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """From pixels to the inputs that the network's released weights were trained on."""
+        known = PREPROCESSING[_checked(self.name)]
+        grey = self.settings.get("channels", 1 if known.grey else 3) == 1
+        return replace(known, size=self.settings.get("size", known.size), grey=grey)
 
 
 def names() -> tuple[str, ...]:
@@ -53,10 +74,18 @@ def build(name: str, **settings: Any) -> nn.Module:
     >>> build("cifar_resnet", depth=32).linear
     Linear(in_features=64, out_features=10, bias=True)
     """
-    if name not in NETWORKS:
-        raise InputError(f"There is no network {name!r}; shiftmatch has {', '.join(NETWORKS)}.")
-    known = inspect.signature(NETWORKS[name]).parameters
+    network = NETWORKS[_checked(name)]
+    known = inspect.signature(network).parameters
     unknown = sorted(settings.keys() - known.keys())
     if unknown:
         raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
-    return NETWORKS[name](**settings)
+    return network(**settings)
+
+
+def _checked(name: str) -> str:
+    if name not in NETWORKS:
+        raise InputError(
+            f"There is no network {name!r}; shiftmatch has {', '.join(NETWORKS)}. A network of your own is named as "
+            f"module:function or file.py:function."
+        )
+    return name

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftmatch.data.labelled import Labelled
+from shiftmatch.data.images import Labelled
 from shiftmatch.errors import InputError
 from shiftmatch.matching.members import MemberStatistics
 from shiftmatch.samplers.posterior import Posterior

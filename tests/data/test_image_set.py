@@ -6,8 +6,9 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from shiftmatch.data.own import Preprocessing, open_images
+from shiftmatch.data.image_set import open_images
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
+from shiftmatch.models import Preprocessing
 
 PLAIN = Preprocessing()
 
@@ -38,17 +39,25 @@ def test_a_flat_folder_has_no_labels_and_may_be_read_in_grey(tmp_path: Path) -> 
         images.training_data()
 
 
-def test_arrays_are_read_whatever_their_axes(tmp_path: Path) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (5, 6, 7, 3), dtype=np.uint8)
-    expected = torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255
-    arrays: dict[str, np.ndarray] = {"last": pixels, "first": pixels.transpose(0, 3, 1, 2), "numbers": pixels / 255}
-    for name, array in arrays.items():
-        np.save(tmp_path / f"{name}.npy", array)
-        assert_close(open_images(tmp_path / f"{name}.npy", PLAIN).inputs(torch.arange(5)), expected)
-    np.savez(tmp_path / "both.npz", images=pixels[..., 0], labels=np.arange(5))
-    inputs, labels = open_images(tmp_path / "both.npz", PLAIN).training_data()
-    assert_close(inputs, expected[:, :1])
-    assert labels.tolist() == [0, 1, 2, 3, 4]
+def test_one_file_is_a_set_of_one(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.JPG")
+    assert open_images(tmp_path / "a.JPG", PLAIN).names == ["a.JPG"]
+
+
+def test_images_beside_class_folders_leave_all_without_labels(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    Image.new("RGB", (9, 12)).save(tmp_path / "other.png")
+    images = open_images(tmp_path, PLAIN)
+    assert (images.labels, images.classes) == (None, ())
+
+
+def test_files_that_are_no_images_are_told_of(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    for name in ("notes.txt", "more.txt", "clip.mp4", ".hidden.png"):
+        (tmp_path / name).touch()
+    images = open_images(tmp_path, PLAIN)
+    assert len(images) == 6
+    assert images.notes == ("files that are no images by their names were left out: 1 .mp4, 2 .txt",)
 
 
 def test_batches_mix_the_images_and_none_is_small(tmp_path: Path) -> None:
@@ -61,17 +70,29 @@ def test_batches_mix_the_images_and_none_is_small(tmp_path: Path) -> None:
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
 
 
-def test_preprocessing_is_remembered() -> None:
-    prepare = Preprocessing.of("0.5,0.4,0.3", "0.2", size=32)
-    assert Preprocessing.from_note(prepare.note()) == prepare
-    assert Preprocessing.from_note("pixels / 255") is None
-    x = torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)
-    assert_close(prepare(x).flatten(), torch.tensor([2.5, 3.0, 3.5]))
+def test_batches_leave_out_what_cannot_be_read_and_say_why(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "cat" / "1.png").write_bytes(b"")
+    clear = Image.new("RGBA", (9, 12), (0, 0, 0, 0))
+    clear.save(tmp_path / "dog" / "2.png")
+    batches = open_images(tmp_path, PLAIN).batches(6)
+    ((inputs, index),) = batches
+    assert sorted(index.tolist()) == [0, 2, 3, 4, 5]
+    assert len(inputs) == 5
+    assert batches.problems.refused == {"cat/1.png": "Is empty (0 bytes). Copy it again, or take it out."}
+    assert batches.problems.changed == {"dog/2.png": "transparency was laid over white"}
+
+
+def test_images_of_nan_are_left_out(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).random((4, 5, 5))
+    pixels[2, 0, 0] = np.nan
+    np.save(tmp_path / "x.npy", pixels)
+    batches = open_images(tmp_path / "x.npy", PLAIN).batches(4)
+    assert [sorted(index.tolist()) for _, index in batches] == [[0, 1, 3]]
+    assert batches.problems.refused == {"2": "It holds NaN or infinity."}
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="one number"):
-        Preprocessing.of("half", None)
     with pytest.raises(DataNotFoundError, match="no folder or file"):
         open_images(tmp_path / "nowhere", PLAIN)
     with pytest.raises(DataNotFoundError, match=r"no \.jpeg"):
@@ -79,23 +100,10 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(InputError, match="neither"):
         open_images(tmp_path / "notes.txt", PLAIN)
-    (tmp_path / "bad.npz").write_text("hello")
-    with pytest.raises(FileFormatError, match="not a complete"):
-        open_images(tmp_path / "bad.npz", PLAIN)
-    for name, array, message in (
-        ("ints", np.zeros((2, 4, 4), dtype=np.int64), "expected bytes"),
-        ("flat", np.zeros((2, 4), dtype=np.uint8), "expected N × H × W"),
-    ):
-        np.save(tmp_path / f"{name}.npy", array)
-        with pytest.raises(FileFormatError, match=message):
-            open_images(tmp_path / f"{name}.npy", PLAIN)
-    np.savez(tmp_path / "short.npz", x=np.zeros((2, 4, 4), dtype=np.uint8), y=np.zeros(3))
-    with pytest.raises(FileFormatError, match="2 images, but labels"):
-        open_images(tmp_path / "short.npz", PLAIN)
     write_folder(tmp_path / "some")
     Image.new("RGB", (5, 5)).save(tmp_path / "some" / "cat" / "small.png")
-    with pytest.raises(InputError, match="different sizes"):
+    with pytest.raises(InputError, match="different sizes, such as 3 × 5 × 5 and 3 × 12 × 9"):
         open_images(tmp_path / "some", PLAIN).training_data()
     (tmp_path / "some" / "cat" / "small.png").write_text("hello")
-    with pytest.raises(FileFormatError, match="not a readable image"):
+    with pytest.raises(FileFormatError, match="not an image of a known format"):
         open_images(tmp_path / "some", Preprocessing(size=4)).training_data()

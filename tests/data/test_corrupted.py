@@ -5,7 +5,7 @@ import pytest
 import torch
 from made_sets import make_images, make_labels, write_pictures
 
-from shiftmatch.data.layouts import is_stored, layout_of, load_corrupted
+from shiftmatch.data.corrupted import is_stored, layout_of, load_corrupted
 from shiftmatch.errors import FileFormatError, InputError
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shiftmatch.data.catalog import published
+from shiftmatch.data.images import Labelled
 from shiftmatch.data.inventory import Root, load
-from shiftmatch.data.labelled import Labelled
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.utils.files import data_folder
 

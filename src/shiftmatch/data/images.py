@@ -1,0 +1,134 @@
+"""Images to predict or measure: what every reader returns and every consumer takes; files are decoded when indexed."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, final, overload, runtime_checkable
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from shiftmatch.data.decoding import SUFFIXES, centre, open_image, to_pixels
+from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
+
+SIDE, SHORT_SIDE = 224, 256
+"""How ImageNet's images are cut."""
+
+
+@runtime_checkable
+class ImageSource(Protocol):
+    """Images that can be read one by one: a slice is again a source, a tensor of positions gives pixels (NCHW).
+
+    A tensor, memory-mapped or not, is a source; so are image files, decoded only when their pixels are asked for.
+    """
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> "ImageSource": ...
+
+    @overload
+    def __getitem__(self, index: Tensor, /) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Images (uint8, NCHW) with one label each, and where they came from.
+
+    >>> digits = Labelled(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.arange(4), "digits", "made up")
+    >>> digits.first(2)
+    Labelled(digits: 2 images, from made up)
+    """
+
+    images: ImageSource
+    labels: Int64[Tensor, "n"]
+    name: str
+    source: str
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.labels):
+            raise FileFormatError(
+                f"{self.name} ({self.source}) has {len(self.images)} images but {len(self.labels)} labels; "
+                f"its files do not belong together. Delete them and fetch the set again."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"Labelled({self.name}: {len(self):,} images, from {self.source})"
+
+    def first(self, limit: int | None) -> "Labelled":
+        """The first `limit` images, or all of them."""
+        if limit is None:
+            return self
+        if limit < 1:
+            raise InputError(f"limit must be at least 1 image, not {limit}.")
+        return replace(self, images=self.images[:limit], labels=self.labels[:limit])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ImageFolder:
+    """Image files, each scaled so that its shorter side has `resize` pixels and cut to `size` around its centre.
+
+    They are turned `upright` as their cameras noted, but not those of published sets: networks are trained, and
+    corrupted copies were made, without that.
+    """
+
+    paths: tuple[Path, ...]
+    size: int | None = SIDE
+    resize: int | None = SHORT_SIDE
+    grey: bool = False
+    upright: bool = True
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, index: slice) -> "ImageFolder": ...
+    @overload
+    def __getitem__(self, index: Tensor) -> Tensor: ...
+    def __getitem__(self, index: slice | Tensor) -> "ImageFolder | Tensor":
+        if isinstance(index, slice):
+            return replace(self, paths=self.paths[index])
+        return stacked([self.decode(position) for position in index.tolist()])
+
+    def decode(self, position: int, notes: list[str] | None = None) -> Tensor:
+        """The pixels of one file; what was changed in reading it is added to `notes`."""
+        image = open_image(self.paths[position], grey=self.grey, upright=self.upright, notes=notes)
+        return to_pixels(centre(image, self.size, self.resize or self.size) if self.size else image)
+
+
+def stacked(images: Sequence[Tensor]) -> Tensor:
+    """Images of one size in one tensor."""
+    if len(shapes := {tuple(image.shape) for image in images}) > 1:
+        sizes = " and ".join(" × ".join(map(str, shape)) for shape in sorted(shapes)[:2])
+        raise InputError(f"The images have different sizes, such as {sizes}. Pass the size to cut them to (--size).")
+    return torch.stack(list(images))
+
+
+def class_folders(folder: Path) -> tuple[ImageFolder, Int64[Tensor, "n"]]:
+    """Every image in the class folders of `folder`, and its label: the rank of the class folder's name.
+
+    A class-sorted order would give batches of a few classes, from which no fair statistics can be measured, and
+    so would its first n. The order is that of a hash of each file's `class/name`: the same on every machine, and
+    the same for the clean images and their corrupted copies.
+    """
+    classes = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    found = [(_hash(path), path, label) for label, kind in enumerate(classes) for path in image_files(kind.iterdir())]
+    if not found:
+        raise DataNotFoundError(f"{folder} has no class folders with {', '.join(SUFFIXES)} files in them.")
+    _, paths, labels = zip(*sorted(found), strict=True)
+    return ImageFolder(paths, upright=False), torch.tensor(labels)
+
+
+def image_files(paths: Iterable[Path]) -> list[Path]:
+    """Those files that are images by their names, in order; hidden ones are none."""
+    return sorted(path for path in paths if path.suffix.lower() in SUFFIXES and not path.name.startswith("."))
+
+
+def _hash(path: Path) -> bytes:
+    return hashlib.blake2b(f"{path.parent.name}/{path.name}".encode(), digest_size=8).digest()

@@ -1,0 +1,63 @@
+"""How pixels become what a network was trained on."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shiftmatch.errors import InputError
+from shiftmatch.shapes import Images
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Pixels divided by 255 if they are bytes, so that they range from 0 to 1, then (x − mean) / std.
+
+    `mean` and `std` are one number, or one per channel. Images of other sizes are first scaled so that the shorter side
+    has `resize` pixels (`size`, if it is not given) and cut to `size` × `size` around the centre; `grey` makes them one
+    channel. A network that was trained on pixels from 0 to 255 has std = 1/255.
+
+    >>> Preprocessing(mean=(0.5,), std=(0.25,))(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8)).item()
+    2.0
+    """
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    size: int | None = None
+    grey: bool = False
+    resize: int | None = None
+
+    def __post_init__(self) -> None:
+        if not all(value > 0 for value in self.std):
+            raise InputError(f"Standard deviations are above 0; got {self.std}.")
+
+    def __call__(self, pixels: Tensor) -> Images:
+        channels = pixels.shape[1]
+        if not {len(self.mean), len(self.std)} <= {1, channels}:
+            raise InputError(
+                f"The images have {channels} channels, but there are {len(self.mean)} means and {len(self.std)} "
+                f"standard deviations; give one number, or one per channel."
+            )
+        x = pixels if pixels.is_floating_point() else pixels / 255
+        mean, std = (torch.tensor(values, dtype=x.dtype, device=x.device) for values in (self.mean, self.std))
+        return (x - mean[:, None, None]) / std[:, None, None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values, to be kept with statistics.
+
+        >>> Preprocessing.from_dict(Preprocessing(size=28).as_dict()).size
+        28
+        """
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Preprocessing | None":
+        """What `as_dict` gave, or nothing if these values are somebody's own."""
+        if "mean" not in values:
+            return None
+        known: dict[str, Any] = {
+            field.name: values[field.name] for field in fields(Preprocessing) if field.name in values
+        }
+        return Preprocessing(**known | {key: tuple(known[key]) for key in ("mean", "std") if key in known})

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ RAMP = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
 COLOURS = np.random.default_rng(0).integers(0, 256, (8, 6, 3), dtype=np.uint8)
 
 
-def saved(path: Path, image: Image.Image | NDArray[np.generic], **options: object) -> Path:
+def saved(path: Path, image: Image.Image | NDArray[np.generic], **options: Any) -> Path:
     (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(path, **options)
     return path
 

@@ -59,10 +59,13 @@ class Tiny(nn.Module):
 
 
 class Counted:
-    """A predictor that counts its calls."""
+    """A predictor that counts its calls, which say nothing of what it predicts."""
 
     def __init__(self) -> None:
         self.calls = 0
+
+    def __getstate__(self) -> dict[str, object]:
+        return {}
 
     def __call__(self, x: Tensor) -> Tensor:
         self.calls += 1

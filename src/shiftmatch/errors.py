@@ -12,6 +12,10 @@ class InputError(ShiftMatchError, ValueError):
     """An argument has the wrong type, shape, range or name."""
 
 
+class UnhashableError(InputError):
+    """The content of something cannot be told, so a result that depends on it cannot be kept."""
+
+
 class NonFiniteError(ShiftMatchError, ValueError):
     """Features hold a NaN or an infinity, from which no statistics can be measured."""
 

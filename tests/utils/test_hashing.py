@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from shiftmatch.errors import UnhashableError
 from shiftmatch.evaluation.methods import METHODS, predictor
 from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
@@ -44,6 +49,52 @@ def matched(net: int = 0, *, prior: int = 0, seed: int = 0) -> MatchedModel:
     return match(network(net), fit(network(net), batches(seed), progress=False), prior=prior)
 
 
+class Scale:
+    """A predictor as users write them: a class with attributes, public or not."""
+
+    def __init__(self, factor: float, *, hidden: float = 0.0) -> None:
+        self.factor, self._hidden = factor, hidden
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * self.factor + self._hidden
+
+
+class Slotted:
+    __slots__ = ("factor",)
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+
+class Shifted(nn.Module):
+    """Has a number, and a buffer that no state dict has."""
+
+    def __init__(self, number: float, buffer: float = 0.0) -> None:
+        super().__init__()
+        self._number = number
+        self.register_buffer("hidden", torch.tensor(buffer), persistent=False)
+
+
+def hooked(number: int) -> nn.Module:
+    net = nn.Linear(2, 2, bias=False)
+    nn.init.ones_(net.weight)
+    net.register_forward_hook(lambda module, args, output: output + number)
+    return net
+
+
+def class_of(number: int) -> type:
+    class Same:
+        def __call__(self, x: float) -> float:
+            return x + 1
+
+    class Other:
+        def __call__(self, x: float) -> float:
+            return x + 2
+
+    Other.__name__, Other.__qualname__ = Same.__name__, Same.__qualname__
+    return Other if number else Same
+
+
 PAIRS: dict[str, Callable[[int], object]] = {
     "numbers": lambda i: i,
     "strings": str,
@@ -58,6 +109,18 @@ PAIRS: dict[str, Callable[[int], object]] = {
     "enclosed values": enclosing,
     "code": lambda i: (lambda x: x + 1) if i else (lambda x: x + 2),
     "partial arguments": lambda i: partial(max, i),
+    "attributes": Scale,
+    "hidden attributes": lambda i: Scale(1, hidden=i),
+    "slots": Slotted,
+    "methods of a class": lambda i: class_of(i)(),
+    "classes": class_of,
+    "sets": lambda i: {"a", "b", i},
+    "arrays": lambda i: np.array(["a", "b"])[:: 1 - 2 * i],
+    "devices": lambda i: torch.device(("cpu", "cuda")[i]),
+    "attributes of a module": Shifted,
+    "buffers of a module": lambda i: Shifted(1, i),
+    "hooks of a module": hooked,
+    "modes of a module": lambda i: network().train(bool(i)),
     "weights": network,
     "matched networks": matched,
     "priors": lambda i: matched(prior=i),
@@ -105,3 +168,36 @@ def test_what_was_seen_does_not_matter() -> None:
     before = content_hash(predict)
     predict(batches()[0])
     assert content_hash(predict) == before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_network_is_the_network() -> None:
+    net = network()
+    assert content_hash(torch.compile(net)) == content_hash(net)
+
+
+@pytest.mark.parametrize("made", [threading.Lock, lambda: (x for x in [1]), lambda: torch.eye(2).to_sparse()])
+def test_what_has_no_content_is_refused_rather_than_taken_for_another(made: Callable[[], object]) -> None:
+    with pytest.raises(UnhashableError, match=r"content of .* cannot be"):
+        content_hash({"inside": [made()]})
+
+
+def test_it_is_the_same_in_another_process() -> None:
+    """Sets have another order there, also those that the compiler makes of `x in {...}`."""
+    code = "import test_hashing as t; print(t.content_hash([t.member, {'a', 'b', 'c'}, t.Scale(2), t.network()]))"
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def member(word: str) -> bool:
+    return word in {"noise", "blur", "weather", "digital"}

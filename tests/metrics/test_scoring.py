@@ -1,10 +1,14 @@
+from math import nan
+
 import pytest
 import torch
-from predictions import CASES, Predictions
+from predictions import CASES, Predictions, random_predictions
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+from torch import Tensor
 from torchmetrics.functional.classification import multiclass_accuracy
 
-from shiftmatch.metrics import accuracy, brier, confidence, log_likelihood
+from shiftmatch.errors import InputError
+from shiftmatch.metrics import METRICS, Metric, accuracy, brier, confidence, log_likelihood, mean_corruption_error
 
 CLOSE = 1e-6
 cases = pytest.mark.parametrize("given", CASES.values(), ids=CASES)
@@ -47,3 +51,66 @@ def test_with_one_class_everything_is_right() -> None:
 def test_a_label_that_was_held_impossible_leaves_the_mean_finite() -> None:
     found = log_likelihood(torch.tensor([[1.0, 0.0]]), torch.tensor([1]))
     assert found == pytest.approx(-52 * torch.tensor(2.0).log().item(), rel=1e-6)
+
+
+WRONG = {
+    "NaN": (torch.tensor([[nan, 1.0]]), torch.tensor([0])),
+    "Logits become": (torch.tensor([[3.0, -1.0]]), torch.tensor([0])),
+    "a sum of 1": (torch.tensor([[0.3, 0.3]]), torch.tensor([0])),
+    "labels from 2 to 2, but probabilities of 2": (torch.tensor([[0.5, 0.5]]), torch.tensor([2])),
+    "labels from -1": (torch.tensor([[0.5, 0.5]]), torch.tensor([-1])),
+    "labels.flatten": (torch.eye(5), torch.arange(5)[:, None]),
+    r"\(100, 2\) and \(50,\)": (torch.tensor([[0.5, 0.5]] * 100), torch.zeros(50, dtype=torch.int64)),
+    r"\(100, 2\) and \(1,\)": (torch.tensor([[0.5, 0.5]] * 100), torch.zeros(1, dtype=torch.int64)),
+    r"\(3,\) and \(\)": (torch.ones(3), torch.tensor(1)),
+    "numbers of classes": (torch.eye(2), torch.tensor([0.0, 1.0])),
+    "at least one": (torch.empty(0, 2), torch.empty(0, dtype=torch.int64)),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+@pytest.mark.parametrize(("words", "given"), WRONG.items(), ids=WRONG)
+def test_what_cannot_be_scored_is_refused_in_words(metric: Metric, words: str, given: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(InputError, match=words):
+        metric(*given)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_every_metric_takes_half_precision_as_it_comes(metric: Metric) -> None:
+    probabilities, labels = random_predictions(100)
+    probabilities = (64 * probabilities).round() / 64  # exact in half precision
+    probabilities[:, 0] += 1 - probabilities.sum(-1)
+    probabilities, labels = probabilities[probabilities[:, 0] >= 0], labels[probabilities[:, 0] >= 0]
+    assert len(labels) > 50
+    assert metric(probabilities.half(), labels) == metric(probabilities, labels)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_labels_of_other_integers_are_the_same(dtype: torch.dtype) -> None:
+    probabilities, labels = random_predictions(100)
+    assert [metric(probabilities, labels.to(dtype)) for metric in METRICS.values()] == [
+        metric(probabilities, labels) for metric in METRICS.values()
+    ]
+
+
+ERRORS = {"fog": [0.1, 0.2, 0.3], "snow": [0.4, 0.5, 0.6]}
+
+
+def test_it_is_the_mean_ratio_of_the_sums() -> None:
+    assert mean_corruption_error(ERRORS, ERRORS) == 1
+    assert mean_corruption_error(ERRORS, {"snow": [0.5] * 3, "fog": [0.8] * 3}) == pytest.approx((0.25 + 1) / 2)
+
+
+@pytest.mark.parametrize("baseline", [{}, {"fog": [0.1]}, {"fog": [0.1], "snow": [0.2] * 3}])
+def test_other_cells_are_refused(baseline: dict[str, list[float]]) -> None:
+    with pytest.raises(InputError, match="same corruptions at the same severities"):
+        mean_corruption_error(ERRORS, baseline)
+    with pytest.raises(InputError, match="at least one"):
+        mean_corruption_error({}, {})
+
+
+def test_what_cannot_be_divided_is_refused() -> None:
+    with pytest.raises(InputError, match="under fog"):
+        mean_corruption_error({"fog": [0.1]}, {"fog": [0.0]})
+    with pytest.raises(InputError, match="under fog"):
+        mean_corruption_error({"fog": [nan]}, {"fog": [0.5]})

@@ -18,7 +18,7 @@ from shiftmatch.evaluation.store import CellFolder
 from shiftmatch.evaluation.streams import CLEAN, Cell, gather
 from shiftmatch.evaluation.streams import stream as planned_stream
 from shiftmatch.evaluation.suites import Suite
-from shiftmatch.metrics.registry import Metric, named, numbers
+from shiftmatch.metrics.registry import Metric, measure, named
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.shapes import Pixels
 from shiftmatch.utils.hashing import content_hash
@@ -114,7 +114,7 @@ class _Job:
         probabilities, labels = predict_all(rest, self._batches(cell), self.preprocess)
         for name, p in probabilities.items():
             with naming(name):
-                found[name] = {k: v for metric in self.metrics for k, v in numbers(metric, p, labels).items()}
+                found[name] = {k: v.value for metric in self.metrics for k, v in measure(metric, p, labels).items()}
             self.store.save(cell, name, self._depends(cell, name), found[name])
         return found
 

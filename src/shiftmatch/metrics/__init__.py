@@ -1,11 +1,9 @@
 """Metrics: probabilities and labels in, numbers out."""
 
 from shiftmatch.metrics.calibration import calibration_error, calibration_error_equal_count, reliability
-from shiftmatch.metrics.detection import auroc, fpr95, maximum_probability
+from shiftmatch.metrics.detection import aurc, auroc, fpr95, maximum_probability, risk_at_coverage, risk_coverage
 from shiftmatch.metrics.registry import METRICS, Metric
-from shiftmatch.metrics.robustness import mean_corruption_error
-from shiftmatch.metrics.scoring import accuracy, brier, confidence, log_likelihood
-from shiftmatch.metrics.selective import aurc, risk_at_coverage, risk_coverage
+from shiftmatch.metrics.scoring import accuracy, brier, confidence, log_likelihood, mean_corruption_error
 from shiftmatch.metrics.uncertainty import bootstrap_interval, paired_difference, wilson_interval
 
 __all__ = [

@@ -1,48 +1,142 @@
-"""How good predictions are: accuracy, log-likelihood, Brier score; and how sure they are."""
+"""How good predictions are: accuracy, log-likelihood, Brier score, how sure they are; mCE; and what can be scored."""
+
+from collections.abc import Mapping, Sequence
+from math import fsum, isfinite
+from statistics import fmean
 
 import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
 from torch.nn.functional import one_hot
 
-from shiftmatch.metrics.checking import Labels, Probabilities, checked, confidence_and_hits
+from shiftmatch.errors import InputError
 
-SMALLEST = torch.finfo(torch.float64).eps
+Probabilities = Float[Tensor, "n k"]
+Labels = Int64[Tensor, "n"]
+PerImage = Float[Tensor, "n"]
+
+MIN_PROBABILITY = torch.finfo(torch.float64).eps
 """Probabilities count as at least this, so that one label that was held impossible leaves the mean finite."""
 
+ROUNDING = 1e-3
+"""How far the probabilities of an image may be from a sum of 1: half precision has three digits."""
 
-def accuracy(probabilities: Probabilities, labels: Labels) -> float:
+Errors = Mapping[str, Sequence[float]]
+"""By corruption: the share of errors at each severity."""
+
+
+def accuracy(probabilities: Tensor, labels: Tensor) -> float:
     """The share of images whose likeliest class is the label.
 
     >>> accuracy(torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([1, 1]))
     0.5
     """
-    _, hits = confidence_and_hits(checked(probabilities, labels), labels)
-    return hits.mean().item()
+    return hits(*checked(probabilities, labels)).mean().item()
 
 
-def log_likelihood(probabilities: Probabilities, labels: Labels) -> float:
+def log_likelihood(probabilities: Tensor, labels: Tensor) -> float:
     """The mean of log p(label), in nats per image.
 
     >>> round(log_likelihood(torch.tensor([[0.25, 0.75]]), torch.tensor([1])), 4)
     -0.2877
     """
-    of_label = checked(probabilities, labels).gather(1, labels[:, None])
-    return of_label.clamp_min(SMALLEST).log().mean().item()
+    return log_likelihoods(*checked(probabilities, labels)).mean().item()
 
 
-def brier(probabilities: Probabilities, labels: Labels) -> float:
+def brier(probabilities: Tensor, labels: Tensor) -> float:
     """The mean over images of Σ_k (p_k − [k is the label])², from 0 to 2.
 
     >>> brier(torch.tensor([[0.25, 0.75]]), torch.tensor([1]))
     0.125
     """
-    p = checked(probabilities, labels)
-    return (p - one_hot(labels, p.shape[1])).square().sum(-1).mean().item()
+    return squared_errors(*checked(probabilities, labels)).mean().item()
 
 
-def confidence(probabilities: Probabilities, labels: Labels) -> float:
+def confidence(probabilities: Tensor, labels: Tensor) -> float:
     """The mean of the largest probability of each image; equal to the accuracy if the network knows itself.
 
     >>> confidence(torch.tensor([[0.25, 0.75]]), torch.tensor([0]))
     0.75
     """
-    return checked(probabilities, labels).amax(-1).mean().item()
+    return confidences(*checked(probabilities, labels)).mean().item()
+
+
+def mean_corruption_error(errors: Errors, baseline: Errors) -> float:
+    """The mCE of Hendrycks & Dietterich (2019): the mean over corruptions of Σ_s error / Σ_s error of a baseline.
+
+    The sums go over the severities s.
+
+    >>> mean_corruption_error({"fog": [0.2, 0.4], "snow": [0.3]}, {"fog": [0.4, 0.8], "snow": [0.3]})
+    0.75
+    """
+    if not errors or {name: len(row) for name, row in errors.items()} != {n: len(row) for n, row in baseline.items()}:
+        raise InputError(
+            f"The errors ({', '.join(errors) or 'none'}) and those of the baseline ({', '.join(baseline) or 'none'}) "
+            "must be of the same corruptions at the same severities, at least one of each."
+        )
+    sums = {name: (fsum(row), fsum(baseline[name])) for name, row in errors.items()}
+    if bad := [name for name, (ours, theirs) in sums.items() if not isfinite(ours) or not 0 < theirs < float("inf")]:
+        raise InputError(f"The errors under {bad[0]} are no numbers to divide: {sums[bad[0]]}.")
+    return fmean(ours / theirs for ours, theirs in sums.values())
+
+
+def hits(p: Probabilities, labels: Labels) -> PerImage:
+    """1 where the likeliest class is the label, else 0."""
+    return (p.argmax(-1) == labels).to(p.dtype)
+
+
+def log_likelihoods(p: Probabilities, labels: Labels) -> PerImage:
+    """Log p(label) of each image."""
+    return p.gather(1, labels[:, None])[:, 0].clamp_min(MIN_PROBABILITY).log()
+
+
+def squared_errors(p: Probabilities, labels: Labels) -> PerImage:
+    """Σ_k (p_k − [k is the label])² of each image."""
+    return (p - one_hot(labels, p.shape[1])).square().sum(-1)
+
+
+def confidences(p: Probabilities, labels: Labels) -> PerImage:
+    """The largest probability of each image."""
+    return p.amax(-1)
+
+
+def checked(probabilities: Tensor, labels: Tensor) -> tuple[Probabilities, Labels]:
+    """Both in double precision, if these are probabilities and there is a label for each row, a class of theirs.
+
+    >>> checked(torch.tensor([[0.25, 0.75]]), torch.tensor([1]))[0].dtype
+    torch.float64
+    """
+    if probabilities.ndim != 2 or labels.shape != probabilities.shape[:1]:
+        raise InputError(
+            f"Expected probabilities of shape (images, classes) and one label for each image, of shape (images,); got "
+            f"{tuple(probabilities.shape)} and {tuple(labels.shape)}. Labels in a column become a row with "
+            "labels.flatten()."
+        )
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        raise InputError(f"Expected labels that are the numbers of classes; got {labels.dtype}: labels.long()?")
+    p, labels = probabilities.double(), labels.long()
+    if not len(p):
+        raise InputError("There are no images to score; pass the probabilities of at least one.")
+    if p.isnan().any():
+        raise InputError(f"{int(p.isnan().any(-1).sum())} of {len(p)} images have probabilities that are NaN.")
+    if p.min() < 0 or (p.sum(-1) - 1).abs().max() > ROUNDING:
+        raise InputError(
+            "The numbers of an image are not probabilities: expected none below 0 and a sum of 1. Logits become "
+            "probabilities with logits.softmax(-1), or with shiftmatch.average([network])(images)."
+        )
+    if labels.min() < 0 or labels.max() >= p.shape[1]:
+        raise InputError(
+            f"There are labels from {int(labels.min())} to {int(labels.max())}, but probabilities of {p.shape[1]} "
+            "classes, which are counted from 0."
+        )
+    return p, labels
+
+
+def confidence_and_hits(probabilities: Tensor, labels: Tensor) -> tuple[PerImage, PerImage]:
+    """The largest probability of each image, and 1 where its class is the label, else 0.
+
+    >>> confidence_and_hits(torch.tensor([[0.25, 0.75]]), torch.tensor([1]))
+    (tensor([0.7500], dtype=torch.float64), tensor([1.], dtype=torch.float64))
+    """
+    given = checked(probabilities, labels)
+    return confidences(*given), hits(*given)

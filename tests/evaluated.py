@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.data.images import Labelled
-from shiftmatch.evaluation.evaluate import evaluate
+from shiftmatch.evaluation.evaluate import Predictor, evaluate
 from shiftmatch.evaluation.methods import METHODS, predictor
-from shiftmatch.evaluation.predicting import Predictor
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.matching.average import average
 
@@ -28,10 +27,11 @@ def tiny_suite(
     seed: int = 0,
     classes: int = CLASSES,
     root: Path | None = None,
+    pixels: int = 1,
 ) -> Suite:
-    generator = torch.Generator().manual_seed(1)
-    pixels = torch.randint(256, (images, 3, 16, 16), generator=generator, dtype=torch.uint8)
-    clean = Labelled(pixels, torch.arange(images) % classes, "noise test", "made up")
+    generator = torch.Generator().manual_seed(pixels)
+    noise = torch.randint(256, (images, 3, 16, 16), generator=generator, dtype=torch.uint8)
+    clean = Labelled(noise, torch.arange(images) % classes, "noise test", "made up")
     return Suite("cifar10-c", clean, ("contrast", "gaussian_noise"), severities, seed=seed, root=root)
 
 

@@ -11,9 +11,8 @@ from paper.experiments.networks import HMC, Networks, preprocess
 from shiftmatch.corruptions import PAPER
 from shiftmatch.data.inventory import load
 from shiftmatch.errors import DataNotFoundError
-from shiftmatch.evaluation.evaluate import evaluate
+from shiftmatch.evaluation.evaluate import Predictor, evaluate
 from shiftmatch.evaluation.methods import METHODS, predictor
-from shiftmatch.evaluation.predicting import Predictor
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.evaluation.suites import Suite, cifar10_c
 from shiftmatch.utils.files import data_folder
@@ -75,7 +74,7 @@ class CifarSetting:
             self.suite(data),
             METRICS,
             preprocess=preprocess,
-            batch=self.batch,
+            batch_size=self.batch,
             stream=stream,
             folder=folder / "cells",
             workers=self.workers,

@@ -17,7 +17,7 @@ from paper.experiments.panels import bars_by_set
 from shiftmatch.data.inventory import load
 from shiftmatch.demo import embedded
 from shiftmatch.demo.mnist import MnistDemo
-from shiftmatch.evaluation.predicting import Predictor, Preprocess
+from shiftmatch.evaluation.evaluate import Predictor, Preprocess
 from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.metrics.detection import auroc, fpr95, maximum_probability
 from shiftmatch.shapes import Pixels

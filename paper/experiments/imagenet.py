@@ -8,9 +8,8 @@ from paper.experiments.experiment import Comparison, Figures, Root
 from paper.experiments.inputs import first_batches
 from paper.experiments.photographs import Photographs, Published
 from shiftmatch.corruptions import PAPER
-from shiftmatch.evaluation.evaluate import evaluate
+from shiftmatch.evaluation.evaluate import Predictor, evaluate
 from shiftmatch.evaluation.methods import METHODS, predictor
-from shiftmatch.evaluation.predicting import Predictor
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.report.figures import severity_curves
@@ -54,7 +53,7 @@ class ImageNet:
             self.suite(data),
             METRICS,
             preprocess=self.photographs.preprocess,
-            batch=self.batch,
+            batch_size=self.batch,
             folder=folder / "cells",
             workers=self.workers,
         )

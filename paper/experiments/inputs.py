@@ -1,17 +1,18 @@
 """Clean training images as networks take them, and where the statistics that are measured on them are kept."""
 
-from math import ceil
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from shiftmatch.data.images import Labelled
-from shiftmatch.evaluation.store import UNFIT
-from shiftmatch.evaluation.training import TrainingBatches
+from shiftmatch.evaluation.suites import prepared_batches
 from shiftmatch.models.preprocessing import Preprocessing
+from shiftmatch.utils.files import unsafe_characters
+from shiftmatch.utils.sequences import LazySequence
 
 
-def first_batches(source: Labelled, count: int, preprocess: Preprocessing, *, size: int) -> TrainingBatches:
+def first_batches(source: Labelled, count: int, preprocess: Preprocessing, *, size: int) -> LazySequence[Tensor]:
     """The first `count` images, in nearly equal batches of at most `size` that are read when they are asked for.
 
     >>> digits = Labelled(torch.zeros(9, 1, 4, 4, dtype=torch.uint8), torch.arange(9), "digits", "made up")
@@ -19,7 +20,7 @@ def first_batches(source: Labelled, count: int, preprocess: Preprocessing, *, si
     [3, 2]
     """
     index = torch.arange(min(count, len(source)))
-    return TrainingBatches(source.images, preprocess, index.tensor_split(ceil(len(index) / size)))
+    return prepared_batches(source.images, index, preprocess, batch_size=size)
 
 
 def statistics_file(folder: Path, network: str, method: str, images: int) -> Path:
@@ -28,4 +29,4 @@ def statistics_file(folder: Path, network: str, method: str, images: int) -> Pat
     >>> statistics_file(Path("runs"), "resnet20", "ShiftMatch: input only", 100).name
     'ShiftMatch_input_only-100.safetensors'
     """
-    return folder / "statistics" / network / f"{UNFIT.sub('_', method)}-{images}.safetensors"
+    return folder / "statistics" / network / f"{unsafe_characters.sub('_', method)}-{images}.safetensors"

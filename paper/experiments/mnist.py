@@ -38,7 +38,7 @@ class MnistPosteriors:
             self.suite(data),
             METRICS,
             preprocess=embedded.preprocess,
-            batch=self.batch,
+            batch_size=self.batch,
             folder=folder / "cells",
             workers=self.workers,
             note={"draws": self.draws},

@@ -67,7 +67,7 @@ class ReleasedSetting:
             ),
             metrics,
             preprocess=preprocess,
-            batch=self.batch,
+            batch_size=self.batch,
             folder=folder / "cells",
             workers=self.workers,
             data=f"resnet{depth} · cifar10-c",

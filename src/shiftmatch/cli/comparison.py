@@ -10,14 +10,12 @@ import torch
 from shiftmatch.cli.loading import check_runs, known_preprocessing, open_members, preprocessing
 from shiftmatch.corruptions import PAPER
 from shiftmatch.errors import InputError
-from shiftmatch.evaluation.evaluate import evaluate
+from shiftmatch.evaluation.evaluate import Predictor, evaluate
 from shiftmatch.evaluation.methods import METHODS, Method, method_named, predictor
-from shiftmatch.evaluation.predicting import Predictor
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.evaluation.store import UNFIT
-from shiftmatch.evaluation.suites import Suite, open_suite
-from shiftmatch.evaluation.training import training_batches
+from shiftmatch.evaluation.suites import Suite, open_suite, training_batches
 from shiftmatch.metrics.registry import named
+from shiftmatch.utils.files import unsafe_characters
 from shiftmatch.utils.hashing import content_hash
 
 
@@ -53,16 +51,18 @@ class Comparison:
         batches = training_batches(suite, prepare, self.train_images, path=self.train)
         predictors: dict[str, Predictor] = {}
         for method in methods:
-            file = folder / f"statistics-{UNFIT.sub('_', method.name)}.safetensors" if self.posterior else None
+            file = (
+                folder / f"statistics-{unsafe_characters.sub('_', method.name)}.safetensors" if self.posterior else None
+            )
             predictors[method.name] = predictor(method, members, batches, path=file)
-        trained = sum(len(part) for part in batches.parts)
+        trained = sum(map(len, batches))
         note: dict[str, Any] = {"command": command, "network": self.network, "weights": content_hash(members)}
         return evaluate(
             predictors,
             suite,
             metrics,
             preprocess=prepare,
-            batch=self.batch,
+            batch_size=self.batch,
             stream=self.stream,
             folder=folder,
             workers=workers,

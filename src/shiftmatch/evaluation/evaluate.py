@@ -1,33 +1,46 @@
 """evaluate(): every method on every corruption at every severity, one table of scores."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from math import ceil
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Int64
-from torch import Tensor
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
 
-from shiftmatch.errors import InputError
-from shiftmatch.evaluation.predicting import Predictor, Preprocess, naming, predict_all
+from shiftmatch.errors import InputError, ShiftMatchError, UnhashableError
 from shiftmatch.evaluation.scores import Score, Scores
-from shiftmatch.evaluation.store import CellFolder
-from shiftmatch.evaluation.streams import CLEAN, Cell, gather
-from shiftmatch.evaluation.streams import stream as planned_stream
+from shiftmatch.evaluation.store import CellFolder, CellScores
+from shiftmatch.evaluation.streams import CLEAN, Cell, batches, gather, parse
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.metrics.registry import Metric, measure, named
 from shiftmatch.models.preprocessing import Preprocessing
-from shiftmatch.shapes import Pixels
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.parallel import mapping, one_thread
+from shiftmatch.utils.parallel import mapping
 from shiftmatch.utils.progress import track
 from shiftmatch.utils.provenance import versions
 
-Found: TypeAlias = dict[str, dict[str, float]]
-"""Of one cell: method -> metric -> number."""
+Predictor: TypeAlias = Callable[..., Any]
+"""Images as a network takes them in; probabilities out, or an output with `.logits`, as transformers have it."""
+
+Preprocess: TypeAlias = Callable[[Tensor], Any]
+"""Pixels from 0 to 255 in; out comes what the methods take: a tensor, or a dict such as {"pixel_values": tensor}."""
+
+SAMPLE = 8
+"""Of images that lie in files: so many tell one data set from another of the same name."""
+
+
+@runtime_checkable
+class Episodic(Protocol):
+    """A predictor that changes with what it sees."""
+
+    def reset(self) -> None:
+        """Forget it."""
 
 
 def evaluate(
@@ -36,57 +49,61 @@ def evaluate(
     metrics: Sequence[str | Metric] = ("accuracy",),
     *,
     preprocess: Preprocess | None = None,
-    batch: int = 1000,
+    batch_size: int = 1000,
     stream: str | None = None,
     include_clean: bool = True,
     folder: str | PathLike[str] | None = None,
     workers: int = 1,
+    device: str | torch.device | None = None,
     data: str | None = None,
     note: Mapping[str, Any] | None = None,
+    keep_correct: bool = True,
     progress: bool = True,
 ) -> Scores:
     """Score methods (name -> images in, probabilities out) under every corruption of a suite, at every severity.
 
     Images are prepared by `preprocess` (default: divided by 255) and come in the order of the suite, in batches of
-    nearly equal size, at most `batch`; or as `shiftmatch.stream` has it, such as "mixture:0.5". One batch is in memory
-    at a time, for all methods; a method that learns from what it sees begins anew in each cell.
+    nearly equal size, at most `batch_size`; or as `shiftmatch.streams` has it, such as "mixture:0.5". One batch is in
+    memory at a time, for all methods, on `device` (default: that of a network; the CPU for other methods). A method
+    that learns from what it sees begins anew in each cell.
 
-    With a `folder` every finished cell is kept there, and a run that was killed goes on where it was. `workers`
-    processes share the cells. Each works in one thread, so that the scores do not depend on their number; a script
-    that asks for several calls this below `if __name__ == "__main__":`. `data` is what the table calls the suite,
-    `note` is kept with it.
+    With a `folder` every finished cell is kept there, and a run resumes after an interruption; what a cell depends on
+    is in its name, so methods whose content cannot be told are refused then. `workers` processes share the cells, one
+    thread each; a script that asks for several calls this below `if __name__ == "__main__":`. `data` is what the
+    table calls the suite, `note` is kept with it. `keep_correct`: keep which images were right, for paired tests.
 
     >>> from shiftmatch.matching.average import average
     >>> from shiftmatch.data.images import Labelled
     >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
     >>> suite = Suite("cifar10-c", clean, corruptions=("brightness",), severities=(5,))
     >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 10))
-    >>> evaluate({"plain": average([network])}, suite, include_clean=False).mean()
-    {('plain', 'accuracy'): 0.1}
+    >>> scores = evaluate({"plain": average([network])}, suite, include_clean=False)
+    >>> scores.mean(), scores[0].n, round(scores[0].stderr, 3)
+    ({('plain', 'accuracy'): 0.1}, 10, 0.095)
     """
-    _check(methods, metrics, batch)
+    _check(methods, metrics, batch_size, workers, stream)
     prepare = Preprocessing() if preprocess is None else preprocess
-    settings = _settings(suite, metrics, prepare, batch, stream)
-    depends = {name: content_hash(predict) for name, predict in methods.items()}
-    hidden = content_hash([suite.labels, [named(metric) for metric in metrics], prepare, versions()])
-    store = CellFolder(None if folder is None else Path(folder), settings | {"hidden": hidden})
-    job = _Job(dict(methods), depends, suite, tuple(metrics), prepare, batch, stream, store)
+    settings = _settings(suite, metrics, prepare, batch_size, stream)
+    depends = {name: _content(name, predict, must=folder is not None) for name, predict in methods.items()}
+    store = CellFolder(None, settings) if folder is None else _store(Path(folder), settings, suite, metrics, prepare)
+    job = _Job(dict(methods), depends, suite, tuple(metrics), prepare, batch_size, stream, device, store)
     cells = [*([CLEAN] if include_clean else []), *suite.cells()]
     done = {cell: job.stored(cell) for cell in cells}
     rest = [cell for cell in cells if len(done[cell]) < len(methods)]
-    with one_thread(), mapping(max(1, min(workers, len(rest))) if workers > 0 else workers, job) as run:
+    with mapping(max(1, min(workers, len(rest))), job) as run:
         computed = track(run(_compute, rest), f"evaluating {suite.name}", total=len(rest), show=progress and bool(rest))
         done |= zip(rest, computed, strict=True)
     rows = [
-        Score(method, data or suite.name, *cell, metric, value, suite.seed)
+        Score(method, data or suite.name, *cell, metric, value, suite.seed, len(suite), stderr)
         for cell in cells
         for method in methods
-        for metric, value in done[cell][method].items()
+        for metric, (value, stderr) in done[cell][method].scores.items()
     ]
     shown = settings | {"corruptions": list(suite.corruptions), "severities": list(suite.severities)}
     sources = {corruption: suite.origin(corruption) for corruption in suite.corruptions}
     record = {"settings": shown, "sources": sources, "methods": depends, "versions": versions(), "note": note or {}}
-    return Scores(rows, {"evaluation": record})
+    correct = {row.key: done[row.corruption, row.severity][row.method].correct for row in rows} if keep_correct else {}
+    return Scores(rows, {"evaluation": record}, correct)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,23 +115,28 @@ class _Job:
     suite: Suite
     metrics: tuple[str | Metric, ...]
     preprocess: Preprocess
-    batch: int
+    batch_size: int
     stream: str | None
+    device: str | torch.device | None
     store: CellFolder
 
-    def stored(self, cell: Cell) -> Found:
-        """What is on disk of a cell."""
+    def stored(self, cell: Cell) -> dict[str, CellScores]:
+        """What is on disk of a cell, by method."""
         found = {name: self.store.load(cell, name, self._depends(cell, name)) for name in self.methods}
         return {name: scores for name, scores in found.items() if scores is not None}
 
-    def compute(self, cell: Cell) -> Found:
+    def compute(self, cell: Cell) -> dict[str, CellScores]:
         """What is on disk, and what is not."""
         found = self.stored(cell)
+        index, cells = _plan(self.suite, cell, self.stream)
+        labels = self.suite.labels[index]
         rest = {name: predict for name, predict in self.methods.items() if name not in found}
-        probabilities, labels = predict_all(rest, self._batches(cell), self.preprocess)
-        for name, p in probabilities.items():
-            with naming(name):
-                found[name] = {k: v.value for metric in self.metrics for k, v in measure(metric, p, labels).items()}
+        for name, p in self._predict(rest, index, cells).items():
+            with _naming(name):
+                scores = {k: v for metric in self.metrics for k, v in measure(metric, p, labels).items()}
+            correct = np.empty(len(index), np.bool_)
+            correct[index.numpy()] = (p.argmax(-1) == labels).numpy()  # in the order of the suite
+            found[name] = CellScores(scores, correct)
             self.store.save(cell, name, self._depends(cell, name), found[name])
         return found
 
@@ -122,15 +144,80 @@ class _Job:
         origin = "" if cell == CLEAN else self.suite.origin(cell[0])
         return f"{self.depends[method]} {origin}"
 
-    def _batches(self, cell: Cell) -> Iterator[tuple[Pixels, Int64[Tensor, "b"]]]:
-        index, cells = _plan(self.suite, cell, self.stream)
-        for places in torch.arange(len(index)).tensor_split(ceil(len(index) / self.batch)):
+    def _predict(
+        self, methods: Mapping[str, Predictor], index: Int64[Tensor, "n"], cells: Sequence[Cell]
+    ) -> dict[str, Float[Tensor, "n _"]]:
+        """What every method says of all images; those of one batch are in memory at a time."""
+        for predict in methods.values():
+            if isinstance(predict, Episodic):
+                predict.reset()
+        found: dict[str, list[Tensor]] = {name: [] for name in methods}
+        for places in torch.arange(len(index)).tensor_split(ceil(len(index) / self.batch_size)):
             pixels = gather(self.suite, index[places], [cells[place] for place in places.tolist()])
-            yield pixels, self.suite.labels[index[places]]
+            inputs = self.preprocess(pixels)
+            for name, predict in methods.items():
+                with _naming(name), torch.no_grad():
+                    found[name].append(probabilities(predict, inputs, len(pixels), self.device))
+        return {name: torch.cat(parts) for name, parts in found.items()}
 
 
-def _compute(job: _Job, cell: Cell) -> Found:
+def _compute(job: _Job, cell: Cell) -> dict[str, CellScores]:
     return job.compute(cell)
+
+
+def probabilities(
+    predict: Predictor, inputs: Any, images: int, device: str | torch.device | None = None
+) -> Float[Tensor, "b _"]:
+    """What a predictor says of a batch, on the CPU; logits of an output that has them become probabilities."""
+    if device is None and isinstance(predict, nn.Module):
+        device = next((tensor.device for tensor in predict.parameters()), None)
+    if isinstance(inputs, Mapping):
+        given = {name: _moved(part, device) for name, part in inputs.items()}
+        output = predict(**given) if isinstance(predict, nn.Module) else predict(given)
+    else:
+        output = predict(_moved(inputs, device))
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    p = output if logits is None else logits.softmax(-1)
+    if not isinstance(p, Tensor) or p.ndim != 2 or len(p) != images:
+        came = f"a tensor of shape {tuple(p.shape)}" if isinstance(p, Tensor) else type(p).__name__
+        raise InputError(
+            f"Expected the probabilities of {images} images, one row for each; got {came}. A method takes a batch of "
+            "images and returns probabilities: shiftmatch.average([network]) makes one of a network."
+        )
+    return p.detach().cpu()
+
+
+def _moved(part: Any, device: str | torch.device | None) -> Any:
+    return part.to(device) if isinstance(part, Tensor) and device is not None else part
+
+
+@contextmanager
+def _naming(method: str) -> Iterator[None]:
+    """Errors inside say which method they come from."""
+    try:
+        yield
+    except ShiftMatchError as error:
+        raise type(error)(f"{method}: {error}") from None
+
+
+def _store(
+    folder: Path, settings: dict[str, Any], suite: Suite, metrics: Sequence[str | Metric], prepare: Preprocess
+) -> CellFolder:
+    """Where cells are kept that depend on the settings, and on what words do not say."""
+    images = suite.clean.images
+    some = images if isinstance(images, Tensor) else images[torch.arange(0, len(images), ceil(len(images) / SAMPLE))]
+    known = [suite.labels, some, [named(metric) for metric in metrics], prepare, versions()]
+    return CellFolder(folder, settings | {"hidden": content_hash(known)})
+
+
+def _content(name: str, predict: Predictor, *, must: bool) -> str:
+    try:
+        with _naming(name):
+            return content_hash(predict)
+    except UnhashableError:
+        if must:
+            raise
+        return "not known"
 
 
 def _plan(suite: Suite, cell: Cell, name: str | None) -> tuple[Int64[Tensor, "n"], Sequence[Cell]]:
@@ -138,22 +225,32 @@ def _plan(suite: Suite, cell: Cell, name: str | None) -> tuple[Int64[Tensor, "n"
     if name is None:
         return torch.arange(len(suite)), [cell] * len(suite)
     if cell == CLEAN:
-        return planned_stream(name, suite, seed=suite.seed).index, [cell] * len(suite)
-    planned = planned_stream(name, suite, seed=suite.seed, corruptions=cell[0], severity=cell[1])
+        return batches(name, suite, seed=suite.seed).index, [cell] * len(suite)
+    planned = batches(name, suite, seed=suite.seed, corruptions=cell[0], severity=cell[1])
     return planned.index, planned.cells
 
 
-def _check(methods: Mapping[str, Predictor], metrics: Sequence[str | Metric], batch: int) -> None:
+def _check(
+    methods: Mapping[str, Predictor],
+    metrics: Sequence[str | Metric],
+    batch_size: int,
+    workers: int,
+    stream: str | None,
+) -> None:
     if not methods or not metrics:
         raise InputError("There is nothing to evaluate; pass at least one method and one metric.")
-    if batch < 1:
-        raise InputError(f"A batch has at least one image, not {batch}.")
+    if batch_size < 1:
+        raise InputError(f"A batch has at least one image, not {batch_size}.")
+    if workers < 1:
+        raise InputError(f"workers must be 1 or more, not {workers}.")
     for metric in metrics:
         named(metric)
+    if stream is not None:
+        parse(stream)
 
 
 def _settings(
-    suite: Suite, metrics: Sequence[str | Metric], preprocess: Preprocess, batch: int, stream: str | None
+    suite: Suite, metrics: Sequence[str | Metric], preprocess: Preprocess, batch_size: int, stream: str | None
 ) -> dict[str, Any]:
     """What all numbers depend on, as far as words can say it."""
     prepared = repr(preprocess) if is_dataclass(preprocess) else getattr(preprocess, "__qualname__", "a function")
@@ -162,7 +259,7 @@ def _settings(
         "clean": suite.clean.name,
         "images": len(suite),
         "seed": suite.seed,
-        "batch": batch,
+        "batch size": batch_size,
         "stream": stream or "in order",
         "metrics": [named(metric)[0] for metric in metrics],
         "preprocess": prepared,

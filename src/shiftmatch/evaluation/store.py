@@ -1,23 +1,30 @@
 """Finished cells of a table on disk: one small file for each, found again by what it depends on."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shiftmatch.errors import FileFormatError
 from shiftmatch.evaluation.streams import Cell
-from shiftmatch.utils.files import atomic_path
+from shiftmatch.metrics.registry import Measured
+from shiftmatch.utils.files import atomic_path, unsafe_characters
 from shiftmatch.utils.hashing import content_hash
 
-FORMAT = 1
+FORMAT = 2
 DIGITS = 16
 """Of the hash in a file's name."""
 
-UNFIT = re.compile(r"[^\w.]+")
-"""What the name of a file should not have."""
+
+class CellScores(NamedTuple):
+    """What one method has in one cell: numbers by metric, and of each image whether it was right."""
+
+    scores: dict[str, Measured]
+    correct: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -31,23 +38,36 @@ class CellFolder:
     path: Path | None
     settings: Mapping[str, Any]
 
-    def load(self, cell: Cell, method: str, depends: str) -> dict[str, float] | None:
-        """The numbers of a finished cell by metric; None if it is not there."""
+    def load(self, cell: Cell, method: str, depends: str) -> CellScores | None:
+        """A finished cell; None if it is not there."""
         file = self._file(cell, method, depends)
         if file is None or not file.exists():
             return None
         try:
-            return {str(metric): float(value) for metric, value in json.loads(file.read_text())["scores"].items()}
+            record = json.loads(file.read_text(encoding="utf-8"))
+            scores = {
+                str(metric): Measured(float(value), stderr) for metric, (value, stderr) in record["scores"].items()
+            }
+            packed = np.frombuffer(bytes.fromhex(record["correct"]), np.uint8)
+            return CellScores(scores, np.unpackbits(packed, count=record["images"]).astype(np.bool_))
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise FileFormatError(f"{file} is damaged ({error}). Delete it, and it will be computed again.") from error
 
-    def save(self, cell: Cell, method: str, depends: str, scores: Mapping[str, float]) -> None:
-        """Keep the numbers of a cell, whole or not at all."""
+    def save(self, cell: Cell, method: str, depends: str, found: CellScores) -> None:
+        """Keep a cell, whole or not at all."""
         file = self._file(cell, method, depends)
-        if file is not None:
-            record = {"method": method, "corruption": cell[0], "severity": cell[1], "scores": scores}
-            with atomic_path(file) as temporary:
-                temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        if file is None:
+            return
+        record = {
+            "method": method,
+            "corruption": cell[0],
+            "severity": cell[1],
+            "scores": found.scores,
+            "images": len(found.correct),
+            "correct": np.packbits(found.correct).tobytes().hex(),
+        }
+        with atomic_path(file) as temporary:
+            temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
     def _file(self, cell: Cell, method: str, depends: str) -> Path | None:
         if self.path is None:
@@ -55,5 +75,4 @@ class CellFolder:
         key = content_hash([FORMAT, self.settings, cell, method, depends])[:DIGITS]
         corruption, severity = cell
         words = [corruption, "" if severity is None else str(severity), method, key]
-        name = "-".join(UNFIT.sub("_", word) for word in words if word)
-        return self.path / f"{name}.json"
+        return self.path / f"{'-'.join(unsafe_characters.sub('_', word) for word in words if word)}.json"

@@ -33,24 +33,24 @@ class Stream:
     suite: Suite
     index: Int64[Tensor, "n"]
     cells: tuple[Cell, ...]
-    batch: int
+    batch_size: int
 
     def __len__(self) -> int:
         """The number of batches; the last may be smaller."""
-        return ceil(len(self.index) / self.batch)
+        return ceil(len(self.index) / self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Pixels, Int64[Tensor, "b"]]]:
-        for start in range(0, len(self.index), self.batch):
-            places = slice(start, start + self.batch)
+        for start in range(0, len(self.index), self.batch_size):
+            places = slice(start, start + self.batch_size)
             index = self.index[places]
             yield gather(self.suite, index, self.cells[places]), self.suite.labels[index]
 
 
-def stream(
+def batches(
     name: str,
     suite: Suite,
     *,
-    batch: int = 200,
+    batch_size: int = 200,
     seed: int = 0,
     corruptions: str | Sequence[str] | None = None,
     severity: Severity = None,
@@ -64,33 +64,37 @@ def stream(
     - "gradual": one corruption after the other, each with its severity rising and then falling.
 
     `corruptions`: one, several (drawn for each image, in equal numbers), or all that the suite has. `severity`: the
-    suite's last unless given; a gradual stream goes through all.
+    suite's last unless given; a gradual stream rises to it through all that are below.
 
     >>> from shiftmatch.data.images import Labelled
     >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
     >>> suite = Suite("cifar10-c", clean, corruptions=("brightness", "contrast"), severities=(1, 3, 5))
-    >>> [(tuple(images.shape), len(labels)) for images, labels in stream("mixture:0.5", suite, batch=4)]
+    >>> [(tuple(images.shape), len(labels)) for images, labels in batches("mixture:0.5", suite, batch_size=4)]
     [((4, 3, 32, 32), 4), ((4, 3, 32, 32), 4), ((2, 3, 32, 32), 2)]
     """
-    if batch < 1:
-        raise InputError(f"A batch has at least one image, not {batch}.")
-    kind, value = _parse(name)
+    if batch_size < 1:
+        raise InputError(f"A batch has at least one image, not {batch_size}.")
+    kind, value = parse(name)
     order, draw = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
     chosen, level = _choose(suite, corruptions, severity)
     index = _in_runs(suite.labels.numpy(), value, order) if kind == "dirichlet" else order.permutation(len(suite))
     if kind == "gradual":
-        cells = _rising_and_falling(chosen, suite.severities, len(suite))
+        below: list[Severity] = [s for s in sorted(s or 0 for s in suite.severities) if s < (level or 0)]
+        cells = _rising_and_falling(chosen, [*below, level], len(suite))
     else:
         cells = _drawn([(corruption, level) for corruption in chosen], len(suite), draw)
     if kind == "mixture":
         cells = _partly_clean(cells, value)
-    return Stream(suite, torch.from_numpy(index), tuple(cells), batch)
+    return Stream(suite, torch.from_numpy(index), tuple(cells), batch_size)
 
 
-def _parse(name: str) -> tuple[str, float]:
+stream = batches  # the name of before
+
+
+def parse(name: str) -> tuple[str, float]:
     """The kind of a stream and its number.
 
-    >>> _parse("mixture:0.25"), _parse("dirichlet")
+    >>> parse("mixture:0.25"), parse("dirichlet")
     (('mixture', 0.25), ('dirichlet', 0.1))
     """
     kind, _, number = name.partition(":")

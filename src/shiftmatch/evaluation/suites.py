@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 
 import torch
@@ -14,12 +15,15 @@ from shiftmatch.corruptions import corrupt, frost_source
 from shiftmatch.data.catalog import published
 from shiftmatch.data.corrupted import Severity, is_stored, layout_of, load_corrupted
 from shiftmatch.data.download import PROVENANCE
-from shiftmatch.data.images import Labelled
+from shiftmatch.data.image_set import open_images
+from shiftmatch.data.images import ImageSource, Labelled
 from shiftmatch.data.inventory import load
 from shiftmatch.data.writing import check_corruptions
 from shiftmatch.errors import FileFormatError, InputError
+from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.shapes import Pixels
 from shiftmatch.utils.files import data_folder, frost_folder
+from shiftmatch.utils.sequences import LazySequence
 
 Root = str | os.PathLike[str] | None
 
@@ -162,6 +166,34 @@ def open_suite(
     chosen = check_corruptions(name, corruptions)
     stored = tuple(c for c in chosen if all(is_stored(name, c, level, root=folder) for level in levels))
     return Suite(name, load(layout.clean, root=folder, limit=limit), chosen, levels, stored, seed, folder)
+
+
+def training_batches(
+    suite: Suite, preprocess: Preprocessing, images: int, *, path: Path | None = None
+) -> LazySequence[Tensor]:
+    """So many clean training images for a suite: the first of its own training set, or a mix of those in `path`."""
+    layout = layout_of(suite.name)
+    if path is None:
+        train = load(layout.clean, "train", root=suite.root, limit=images)
+        return prepared_batches(train.images, torch.arange(len(train)), preprocess)
+    grey = suite.clean.images[torch.arange(1)].shape[1] == 1
+    own = open_images(path, replace(preprocess, size=layout.side, grey=grey))
+    # Folders are often sorted by class, and the first images would then be of one class.
+    order = torch.randperm(len(own), generator=torch.Generator().manual_seed(0))[:images]
+    return prepared_batches(own.images, order, preprocess)
+
+
+def prepared_batches(
+    images: ImageSource, index: Int64[Tensor, "_"], preprocess: Callable[[Tensor], Tensor], *, batch_size: int = 200
+) -> LazySequence[Tensor]:
+    """The images at `index` as a network takes them, in nearly equal batches; one is read when it is asked for.
+
+    >>> digits = torch.zeros(9, 1, 4, 4)
+    >>> [len(batch) for batch in prepared_batches(digits, torch.arange(5), Preprocessing(), batch_size=3)]
+    [3, 2]
+    """
+    parts = index.tensor_split(ceil(len(index) / batch_size))
+    return LazySequence(len(parts), lambda part: preprocess(images[parts[part]]))
 
 
 def _writer(folder: Path) -> str:

@@ -1,10 +1,14 @@
 """Where files are kept, and writing them so that a reader, or a crash, never meets half of one."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+unsafe_characters = re.compile(r"[^\w.]+")
+"""What the name of a file should not have: `unsafe_characters.sub("_", name)`."""
 
 
 @contextmanager

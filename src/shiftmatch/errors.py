@@ -42,3 +42,7 @@ class DataNotFoundError(ShiftMatchError, FileNotFoundError):
 
 class SmallBatchWarning(UserWarning):
     """A batch is so small that matching it, without a prior, may do harm."""
+
+
+class OtherSizeWarning(UserWarning):
+    """Images have another size than those that the statistics were measured on."""

@@ -9,7 +9,7 @@ from randomness import randn
 from references import slow
 from torch.testing import assert_close
 
-from shiftmatch.core.moments import Moments, blend
+from shiftmatch.core.moments import Moments, shrink
 
 
 def test_moments_equal_the_obvious_ones() -> None:
@@ -56,9 +56,9 @@ def test_constant_features_have_no_variance_at_all() -> None:
     assert (moments.variance < (0.1 * torch.finfo(torch.float32).eps) ** 2).all()
 
 
-def test_blend_goes_from_test_to_training() -> None:
+def test_shrinking_goes_from_test_to_training() -> None:
     test, train = Moments.of(randn(3, 1, 20)), Moments.of(randn(3, 1, 70, seed=1))
-    assert blend(test, train, 0.0) is test
-    assert_close(blend(test, train, 1.0).covariance, train.covariance)
-    assert_close(blend(test, train, 0.25).mean, 0.75 * test.mean + 0.25 * train.mean)
-    assert_close(blend(test, train, 0.25).covariance, 0.75 * test.covariance + 0.25 * train.covariance)
+    assert shrink(test, train, 0.0) is test
+    assert_close(shrink(test, train, 1.0).covariance, train.covariance)
+    assert_close(shrink(test, train, 0.25).mean, 0.75 * test.mean + 0.25 * train.mean)
+    assert_close(shrink(test, train, 0.25).covariance, 0.75 * test.covariance + 0.25 * train.covariance)

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 import shiftmatch as sm
 from shiftmatch.errors import FileFormatError, InputError, StatisticsMismatchError
 from shiftmatch.matching.average import average
-from shiftmatch.matching.members import MemberStatistics, fit_members, match_members
+from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.samplers.posterior import Posterior
 
 
@@ -54,10 +54,10 @@ def test_the_file_is_plain_safetensors_stacked_by_draw(members: list[nn.Module],
     tensors = load_file(tmp_path / "stats")
     assert all(len(tensor) == 3 for tensor in tensors.values())
     last = sm.fit(members[2], train, progress=False)
-    for name, tensor in last.tensors().items():
+    for name, tensor in last.tensors(torch.float64).items():
         assert torch.equal(tensors[name][2], tensor)
     assert (statistics[-1].weights, statistics[-1].note) == (last.weights, "as it is")
-    assert len(MemberStatistics.load(tmp_path / "stats")) == 3
+    assert len(load_members(tmp_path / "stats")) == 3
     with pytest.raises(IndexError):
         statistics[3]
 
@@ -78,7 +78,7 @@ def test_what_does_not_belong_together_is_refused(members: list[nn.Module], trai
     assert not (tmp_path / "other").exists()
     sm.fit(members[0], train, progress=False).save(tmp_path / "one")
     with pytest.raises(FileFormatError, match="does not hold statistics of members"):
-        MemberStatistics.load(tmp_path / "one")
+        load_members(tmp_path / "one")
 
 
 MEMORY = """
@@ -86,7 +86,9 @@ import sys, torch
 from pathlib import Path
 from torch import nn
 from shiftmatch.matching.average import average
-from shiftmatch.matching.members import MemberStatistics, match_members
+import shiftmatch.matching.members as members
+from shiftmatch.matching.members import load_members, match_members
+members.MAX_KEPT_BYTES = 0
 from shiftmatch.samplers.posterior import Posterior
 
 def used():  # memory of this process's own, without the pages of files that the system may drop at any time
@@ -102,10 +104,10 @@ class Probe(nn.ReLU):
 torch.set_num_threads(1)
 network = nn.Sequential(nn.Linear(4000, 200), Probe(), nn.Linear(200, 4))
 x = torch.randn(100, 4000)
-posterior, statistics = Posterior.load(sys.argv[1]).models(network), MemberStatistics.load(sys.argv[2])
+posterior, statistics = Posterior.load(sys.argv[1]).models(network), load_members(sys.argv[2])
 for _ in range(2):  # the second time counts; what is loaded once has been loaded
     Probe.peak, before = 0, used()
-    average(match_members(posterior, statistics, prior=100))(x)
+    average(match_members(posterior, statistics, prior_images=100))(x)
 print(Probe.peak - before)
 """
 
@@ -119,7 +121,7 @@ def test_twenty_matched_draws_take_at_most_half_more_memory_than_one(tmp_path: P
         Posterior.of([network.state_dict() for _ in range(draws)]).save(posterior)
         saved = Posterior.load(posterior).models(network)
         fit_members(saved, torch.randn(50, 4000), statistics, sites="0")
-        source = str(Path(__file__).parents[1] / "src")
+        source = str(Path(__file__).parents[2] / "src")
         code = f"import sys; sys.path.insert(0, {source!r})\n{MEMORY}"
         # By default the C library keeps freed memory for later, which would be counted.
         environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}

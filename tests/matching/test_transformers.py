@@ -44,7 +44,7 @@ def test_training_images_keep_their_logits_and_others_are_moved(build: object) -
     net = build().double().eval()  # type: ignore[operator]
     train = maps(200, 3, 32, 32)
     statistics = sm.fit(net, train.split(200), progress=False)
-    robust = sm.match(net, statistics)
+    robust = sm.match(net, statistics, prior_images=0)
     with torch.no_grad():
         plain, matched = net(pixel_values=train).logits, robust(pixel_values=train).logits
         assert_close(matched, plain, rtol=1e-6, atol=1e-6)

@@ -34,7 +34,7 @@ def fit(
     import json
 
     from shiftmatch.cli.loading import check_takes, known_preprocessing, open_members, preprocessing
-    from shiftmatch.core.covariance import structure_named
+    from shiftmatch.core.covariance import covariance_named
     from shiftmatch.data.image_set import open_images
     from shiftmatch.matching.match import fit as measure
     from shiftmatch.matching.members import fit_members
@@ -44,7 +44,7 @@ def fit(
     members = open_members(network, weights, posterior)
     check_takes(members[0], images)
     note = json.dumps({"preprocessing": prepare.as_dict()})
-    structure, batches = structure_named(covariance), images.batches(batch)
+    structure, batches = covariance_named(covariance), images.batches(batch)
     if posterior is None:
         measure(members[0], batches, covariance=structure, note=note).save(out)
     else:

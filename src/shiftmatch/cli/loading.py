@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from shiftmatch.data.image_set import ImageSet
 from shiftmatch.errors import InputError
-from shiftmatch.matching.members import MemberStatistics
+from shiftmatch.matching.members import load_members
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.models import Architecture, Preprocessing, build, load_weights
 from shiftmatch.samplers.posterior import Posterior
@@ -60,7 +60,7 @@ def check_runs(network: nn.Module, few: Tensor, advice: str = "") -> None:
 
 def open_statistics(path: Path, *, of_members: bool) -> Sequence[Statistics]:
     """The statistics of every member of a posterior, or those of one network, as a sequence alike."""
-    return MemberStatistics.load(path) if of_members else [Statistics.load(path)]
+    return load_members(path) if of_members else [Statistics.load(path)]
 
 
 def architecture_named(name: str) -> Architecture | None:

@@ -44,6 +44,6 @@ def predict(
     base = known_preprocessing(network, known[0] if known else None)
     images = open_images(data, preprocessing(mean, std, size, grey=grey or None, base=base))
     check_takes(networks[0], images)
-    members = match_members(networks, known, prior=prior) if known else networks
+    members = match_members(networks, known, prior_images=prior) if known else networks
     predict_to_csv(average(members), images, out, batch=batch)
     typer.echo(f"The predictions for {len(images):,} images are in {out}")

@@ -1,89 +1,106 @@
-"""Structures that a covariance of features may have, each as the views of the features that it is measured in."""
+"""Structures that a covariance of features may have, behind one interface."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
-from typing import Protocol, final, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, final, runtime_checkable
 
-from jaxtyping import Float
 from torch import Tensor
 
-from shiftmatch.core.linalg import Ridge
+from shiftmatch.core.linalg import Regularisation
+from shiftmatch.core.moments import Moments, shrinkage_for
+from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum
+from shiftmatch.core.views import Target, View, measure_views, target_of, transport_views
 from shiftmatch.errors import InputError
 from shiftmatch.shapes import Features
 
-JITTER = 1e-4
-"""Bounds what directions without variance are amplified by; hundred times the rounding of single precision."""
+__all__ = [
+    "CHANNEL",
+    "STRUCTURES",
+    "ChannelCovariance",
+    "ChannelJoint",
+    "ChannelMoments",
+    "Covariance",
+    "Dense",
+    "Kronecker",
+    "Prior",
+    "SpatialFull",
+    "SpatialKronecker",
+    "Spectrum",
+    "ViewCovariance",
+    "covariance_named",
+    "register_covariance",
+]
+
+C = TypeVar("C")
 
 CHANNEL = 1  # axis 0 of features (b c *spatial) holds the images, axis 1 the channels, the rest is space
 
 
-@final
-@dataclass(frozen=True)
-class View:
-    """Features as samples of d × k matrices, one family per group: which axes are which; all others are samples."""
-
-    along: tuple[int, ...] = ()
-    group: tuple[int, ...] = ()
-    columns: tuple[int, ...] = ()
-
-    def open(self, x: Features) -> Float[Tensor, "g d k n"]:
-        """Rearrange features into samples; without a copy where their memory layout allows it."""
-        roles = self._roles(x)
-        sizes = [prod(x.shape[axis] for axis in axes) for axes in roles]
-        return x.permute(*sum(roles, ())).reshape(sizes)
-
-    def close(self, samples: Float[Tensor, "g d k n"], like: Features) -> Features:
-        """Undo `open` for samples of those features."""
-        order: tuple[int, ...] = sum(self._roles(like), ())
-        inverse = [order.index(axis) for axis in range(like.ndim)]
-        return samples.reshape([like.shape[axis] for axis in order]).permute(inverse)
-
-    def _roles(self, x: Features) -> tuple[tuple[int, ...], ...]:
-        """Axes by role; samples in the order of memory, so that they can be seen as one axis."""
-        taken = self.group + self.along + self.columns
-        samples = (axis for axis in range(x.ndim) if axis not in taken)
-        return self.group, self.along, self.columns, tuple(sorted(samples, key=x.stride, reverse=True))
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """The ridges of the two covariances. Equal ones keep matching the identity on training data."""
-
-    test: Ridge = field(default=Ridge(jitter=JITTER))
-    train: Ridge = field(default=Ridge(jitter=JITTER))
-
-
 @runtime_checkable
 class Covariance(Protocol):
-    """A structure: the views in which moments are measured and matched, one after the other."""
-
-    def __init__(self, tolerance: Tolerance = ...) -> None: ...
+    """A structure: what is measured of features, and how a batch is moved to it. A frozen dataclass of settings."""
 
     @property
-    def tolerance(self) -> Tolerance:
-        """What keeps its roots finite."""
+    def prior(self) -> Prior:
+        """How many images the training statistics count for, unless `match` is told otherwise."""
         ...
 
-    @property
-    def one_shot(self) -> bool:
-        """Whether all views are measured on the same features, rather than each on what the one before has matched."""
+    def measure(self, x: Features) -> tuple[Moments, ...]:
+        """The moments of one batch; those of two batches add."""
         ...
+
+    def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
+        """What `transport` needs of the training moments, computed once, for maps of that size."""
+        ...
+
+    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+        """Move a batch of that many images to the target."""
+        ...
+
+
+class ViewCovariance:
+    """Base of the structures that are whitened and recoloured as matrices, view by view.
+
+    A structure says which `views` features have; with `one_shot` all are measured on the same features, rather than
+    each on what the one before has matched.
+    """
+
+    regularisation: Regularisation
+    one_shot: ClassVar[bool] = False
+    prior: ClassVar[Prior] = Prior(0.0, 0.0)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         """The views of features with `ndim` axes."""
-        ...
+        raise NotImplementedError
+
+    def measure(self, x: Features) -> tuple[Moments, ...]:
+        """The moments of one batch, one for each view."""
+        return measure_views(self.views(x.ndim), x)
+
+    def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
+        """Means, covariances and their roots."""
+        return target_of(train, self.regularisation)
+
+    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+        """Whiten and recolour, view by view."""
+        if prior.moments != prior.shape:
+            raise InputError(
+                f"{type(self).__name__} takes one number of prior images; got {tuple(prior)}. Spectrum takes two."
+            )
+        weight, views = shrinkage_for(prior.moments, images), self.views(x.ndim)
+        return transport_views(views, x, target, self.regularisation, shrinkage=weight, one_shot=self.one_shot)
+
+
+_DENSE = (View(along=(CHANNEL,)),)
 
 
 def _space(ndim: int) -> range:
     return range(CHANNEL + 1, ndim)
 
 
-_DENSE = (View(along=(CHANNEL,)),)
-
-
 @final
 @dataclass(frozen=True)
-class SpatialKronecker:
+class SpatialKronecker(ViewCovariance):
     """Per channel: rows, then columns of what the rows have become, each with its own mean per axis.
 
     This is what produced the published figures. Features without spatial axes get their dense covariance.
@@ -92,8 +109,7 @@ class SpatialKronecker:
     (View(along=(2,), group=(1,), columns=()), View(along=(3,), group=(1,), columns=()))
     """
 
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    one_shot = False
+    regularisation: Regularisation = field(default_factory=Regularisation)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         return tuple(View(along=(axis,), group=(CHANNEL,)) for axis in _space(ndim)) or _DENSE
@@ -101,30 +117,24 @@ class SpatialKronecker:
 
 @final
 @dataclass(frozen=True)
-class Kronecker:
+class Kronecker(ViewCovariance):
     """Σ_c = R_c ⊗ C_c / σ²_c for every channel c, with one mean per feature: the paper's equation."""
 
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    one_shot = True
+    regularisation: Regularisation = field(default_factory=Regularisation)
+    one_shot: ClassVar[bool] = True
 
     def views(self, ndim: int) -> tuple[View, ...]:
         space = _space(ndim)
-        return (
-            tuple(
-                View(along=(axis,), group=(CHANNEL,), columns=tuple(other for other in space if other != axis))
-                for axis in space
-            )
-            or _DENSE
-        )
+        views = [View((axis,), (CHANNEL,), tuple(other for other in space if other != axis)) for axis in space]
+        return tuple(views) or _DENSE
 
 
 @final
 @dataclass(frozen=True)
-class SpatialFull:
+class SpatialFull(ViewCovariance):
     """One HW × HW covariance per channel."""
 
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    one_shot = False
+    regularisation: Regularisation = field(default_factory=Regularisation)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         return (View(along=tuple(_space(ndim)), group=(CHANNEL,)),) if _space(ndim) else _DENSE
@@ -132,11 +142,10 @@ class SpatialFull:
 
 @final
 @dataclass(frozen=True)
-class ChannelJoint:
+class ChannelJoint(ViewCovariance):
     """Rows, then columns, with one covariance that all channels share; each channel keeps its own means."""
 
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    one_shot = False
+    regularisation: Regularisation = field(default_factory=Regularisation)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         return tuple(View(along=(axis,), columns=(CHANNEL,)) for axis in _space(ndim)) or _DENSE
@@ -144,23 +153,10 @@ class ChannelJoint:
 
 @final
 @dataclass(frozen=True)
-class ChannelMoments:
-    """Mean and variance per channel: test-time batchnorm for any network."""
-
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    one_shot = False
-
-    def views(self, ndim: int) -> tuple[View, ...]:
-        return (View(group=(CHANNEL,)),)
-
-
-@final
-@dataclass(frozen=True)
-class ChannelCovariance:
+class ChannelCovariance(ViewCovariance):
     """One C × C covariance over the channels, with every pixel a sample: what CORAL matches."""
 
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    one_shot = False
+    regularisation: Regularisation = field(default_factory=Regularisation)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         return _DENSE
@@ -168,29 +164,43 @@ class ChannelCovariance:
 
 @final
 @dataclass(frozen=True)
-class Dense:
+class Dense(ViewCovariance):
     """One covariance over all features, space included: exact, and affordable only where features are few."""
 
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    one_shot = False
+    regularisation: Regularisation = field(default_factory=Regularisation)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         return (View(along=tuple(range(CHANNEL, ndim))),)
 
 
-STRUCTURES: dict[str, type[Covariance]] = {
-    structure.__name__: structure
-    for structure in (SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelMoments, ChannelCovariance, Dense)
-}
+STRUCTURES: dict[str, type[Any]] = {}
 """Structures by name, as files and the command line call them."""
 
 
-def structure_named(name: str) -> Covariance:
-    """The structure of that name, with its usual tolerance.
+def register_covariance(structure: type[C]) -> type[C]:
+    """Make a structure known by its name, so that statistics with it can be loaded; usable as a class decorator.
 
-    >>> structure_named("ChannelMoments").one_shot
-    False
+    >>> register_covariance(Spectrum) is STRUCTURES["Spectrum"]
+    True
+    """
+    STRUCTURES[structure.__name__] = structure
+    return structure
+
+
+for _structure in (
+    *(Spectrum, ChannelMoments, SpatialKronecker, Kronecker),
+    *(SpatialFull, ChannelJoint, ChannelCovariance, Dense),
+):
+    register_covariance(_structure)
+
+
+def covariance_named(name: str) -> Covariance:
+    """The structure of that name, with its usual settings.
+
+    >>> covariance_named("Spectrum")
+    Spectrum(basis='dct', floor=0.0001)
     """
     if name not in STRUCTURES:
         raise InputError(f"There is no covariance {name!r}; choose one of {', '.join(STRUCTURES)}.")
-    return STRUCTURES[name]()
+    structure: Covariance = STRUCTURES[name]()
+    return structure

@@ -2,10 +2,10 @@
 
 import torch
 
-from shiftmatch.core.linalg import Ridge, sym_power
+from shiftmatch.core.linalg import EigenvalueFloor, sym_power
 from shiftmatch.core.moments import Moments
 
-EXACT = Ridge(rtol=0.0)
+EXACT = EigenvalueFloor(rtol=0.0)
 """Square roots stay finite without a floor."""
 
 

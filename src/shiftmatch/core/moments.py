@@ -1,11 +1,13 @@
 """Moments: what is kept of features, so that they can be streamed, merged and stored."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
+
+CONSTANT_RTOL = 1e-6
+"""A group whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,20 +32,11 @@ class Moments:
         """
         mean = x.mean(-1, keepdim=True)
         flat = (x - mean).flatten(-2)
-        return cls(x.shape[-1], precise(mean[..., 0]), precise(flat @ flat.mT))
-
-    @staticmethod
-    def cat(parts: Sequence["Moments"]) -> "Moments":
-        """Groups measured apart, on the same samples."""
-        return Moments(parts[0].count, torch.cat([m.mean for m in parts]), torch.cat([m.scatter for m in parts]))
-
-    def of_groups(self, groups: slice) -> "Moments":
-        """Some of the groups."""
-        return replace(self, mean=self.mean[groups], scatter=self.scatter[groups])
+        return cls(x.shape[-1], to_float64(mean[..., 0]), to_float64(flat @ flat.mT))
 
     def to(self, device: torch.device | str) -> "Moments":
         """The same moments there."""
-        return replace(self, mean=precise(self.mean, device), scatter=precise(self.scatter, device))
+        return replace(self, mean=to_float64(self.mean, device), scatter=to_float64(self.scatter, device))
 
     @property
     def covariance(self) -> Float[Tensor, "*group d d"]:
@@ -66,16 +59,30 @@ class Moments:
         return Moments(count, mean, self.scatter + other.scatter + between)
 
 
-def blend(test: Moments, train: Moments, weight: float) -> Moments:
-    """Moments of which the part `weight` is the training data's: 0 gives the test moments, 1 the training moments."""
-    if weight == 0:
+def shrink(test: Moments, train: Moments, shrinkage: float) -> Moments:
+    """Test moments pulled toward the training moments: 0 leaves them alone, 1 gives the training moments."""
+    if shrinkage == 0:
         return test
-    mean = torch.lerp(test.mean, train.mean, weight)
-    covariance = torch.lerp(test.covariance, train.covariance, weight)
+    mean = torch.lerp(test.mean, train.mean, shrinkage)
+    covariance = torch.lerp(test.covariance, train.covariance, shrinkage)
     return Moments(test.count, mean, covariance * (test.count * mean.shape[-1]))
 
 
-def precise(x: Tensor, device: torch.device | str | None = None) -> Tensor:
+def shrinkage_for(prior_images: float | int, images: int) -> float:
+    """N / (N + n): the share of the training statistics in those of n images, where they count for N.
+
+    >>> shrinkage_for(16, 48), shrinkage_for(float("inf"), 48), shrinkage_for(0, 48)
+    (0.25, 1.0, 0.0)
+    """
+    return 1.0 if prior_images == float("inf") else prior_images / (prior_images + images)
+
+
+def constant(mean_square: Tensor, variance: Tensor, other_variance: Tensor) -> Bool[Tensor, "*group"]:
+    """Whether groups do not vary, beside their own level and the variance that they have on the other side."""
+    return variance <= CONSTANT_RTOL**2 * (mean_square + other_variance)
+
+
+def to_float64(x: Tensor, device: torch.device | str | None = None) -> Tensor:
     """In double precision on a device, or on the CPU for a device that has none."""
     device = torch.device(device or x.device)
     return x.detach().to("cpu" if device.type == "mps" else device, torch.float64)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from shiftmatch.core.covariance import ChannelMoments
 from shiftmatch.core.distance import shift
+from shiftmatch.core.spectrum import Prior
 from shiftmatch.corruptions import corrupt
 from shiftmatch.corruptions.registry import names
 from shiftmatch.data.images import Labelled
@@ -23,6 +24,7 @@ from shiftmatch.demo import embedded
 from shiftmatch.demo.page import demo_page
 from shiftmatch.matching.average import Average, average
 from shiftmatch.matching.match import fit
+from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.members import match_members
 from shiftmatch.report.tables import accuracy_table
 from shiftmatch.shapes import Images, Pixels
@@ -143,7 +145,7 @@ def _share_right(predict: Average, x: Images, labels: Tensor) -> float:
 
 def _before_and_after(x: Float[Tensor, "n c h w"]) -> tuple[Pixels, Pixels]:
     """A few digits as they come, and after the first site, where all of them are matched together."""
-    after = embedded.statistics("gaussian")[-1]["input"].match(x, weight=0.0)
+    after = SiteMatcher(embedded.statistics("gaussian")[-1]["input"], Prior(0, 0))(x)
     return embedded.pixels(x[:PICTURES]), embedded.pixels(after[:PICTURES])
 
 

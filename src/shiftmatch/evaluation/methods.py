@@ -112,7 +112,9 @@ METHODS = _registry(
     [
         Method("plain", "the network as it is", wrapping(Plain)),
         Method("batchnorm", "BatchNorm on the batch's statistics; without BatchNorm, channel moments", batchnorm()),
-        Method("batchnorm-prior", f"the same, training statistics count for {PRIOR} images", batchnorm(prior=PRIOR)),
+        Method(
+            "batchnorm-prior", f"the same, training statistics count for {PRIOR} images", batchnorm(prior_images=PRIOR)
+        ),
         Method(
             "batchnorm-running",
             "BatchNorm on a running average over the batches",

@@ -13,10 +13,11 @@ from shiftmatch.core.covariance import ChannelMoments
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.online import Adapting, Begin
 from shiftmatch.matching.batchnorm import adapt_batchnorm, has_source_statistics
-from shiftmatch.matching.hooks import borrowed
 from shiftmatch.matching.match import fit
-from shiftmatch.matching.members import MemberStatistics, fit_members, match_members
+from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.matching.selection import Place, sites
+from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.twin import twin_of
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.progress import track
 
@@ -30,7 +31,7 @@ Prepare: TypeAlias = Callable[[Sequence[nn.Module], Batches, Path | None], Seque
 """The members of an ensemble, each made robust; what is measured of them may be kept in a file."""
 
 
-def matching(*, at: Place = "pre-activation", prior: float | int = 0, **settings: Any) -> Prepare:
+def matching(*, at: Place = "pre-activation", prior_images: float | int | None = None, **settings: Any) -> Prepare:
     """Match features to those of the training data; `settings` are those of `fit`."""
 
     def prepare(members: Sequence[nn.Module], batches: Batches, path: Path | None) -> Sequence[nn.Module]:
@@ -39,22 +40,22 @@ def matching(*, at: Place = "pre-activation", prior: float | int = 0, **settings
             measured = _measured_before(path, known["note"], len(members)) or fit_members(
                 members, batches, path, sites=sites(members[0], batches[0], at=at), **known
             )
-            return match_members(members, measured, prior=prior)
+            return match_members(members, measured, prior_images=prior_images)
         fitted = [
             fit(member, batches, sites=sites(member, batches[0], at=at), progress=False, **known)
             for member in track(members, "measuring statistics")
         ]
-        return match_members(members, fitted, prior=prior)
+        return match_members(members, fitted, prior_images=prior_images)
 
     return prepare
 
 
-def _measured_before(path: Path, note: str, members: int) -> MemberStatistics | None:
+def _measured_before(path: Path, note: str, members: int) -> Sequence[Statistics] | None:
     """What the file holds, if it was measured alike on the same images; `match` checks the networks."""
     if not path.exists():
         return None
-    kept = MemberStatistics.load(path)
-    return kept if kept.header["note"] == note and len(kept) == members else None
+    kept = load_members(path)
+    return kept if len(kept) == members and kept[0].note == note else None
 
 
 def wrapping(wrap: Callable[[nn.Module], nn.Module]) -> Prepare:
@@ -72,13 +73,13 @@ def adapting(begin: Begin, check: Callable[[nn.Module], object]) -> Prepare:
     return prepare
 
 
-def batchnorm(*, prior: float | int = 0) -> Prepare:
+def batchnorm(*, prior_images: float | int = 0) -> Prepare:
     """Test-time batchnorm; for a network without BatchNorm the same with its channels, as in the paper."""
 
     def prepare(members: Sequence[nn.Module], batches: Batches, path: Path | None) -> Sequence[nn.Module]:
         if any(map(has_source_statistics, members[0].modules())):
-            return Wrapped(members, partial(adapt_batchnorm, prior=prior))
-        return matching(covariance=ChannelMoments(), prior=prior)(members, batches, path)
+            return Wrapped(members, partial(adapt_batchnorm, prior_images=prior_images))
+        return matching(covariance=ChannelMoments(), prior_images=prior_images)(members, batches, path)
 
     return prepare
 
@@ -128,9 +129,8 @@ class Plain(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model = model
+        self.model = twin_of(model)
 
     def forward(self, x: Tensor) -> Tensor:
         """What the network says of each image; no image changes what it says of another."""
-        with borrowed(self.model):
-            return torch.cat([self.model(piece) for piece in x.split(PIECE)])
+        return torch.cat([self.model(piece) for piece in x.split(PIECE)])

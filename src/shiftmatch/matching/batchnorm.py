@@ -1,21 +1,24 @@
 """Test-time batchnorm: BatchNorm layers that normalise with the statistics of the batch at hand."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from shiftmatch.core.moments import shrinkage_for
 from shiftmatch.errors import InputError
-from shiftmatch.matching.hooks import borrowed
+from shiftmatch.matching.inputs import Inputs
+from shiftmatch.matching.twin import twin_of
+
+BatchNormMode: TypeAlias = Literal["eval", "batch"]
+"""Whether BatchNorm layers normalise with their running statistics or with those of the batch."""
 
 
-def adapt_batchnorm(model: nn.Module, *, prior: float | int = 0) -> "BatchNormModel":
+def adapt_batchnorm(model: nn.Module, *, prior_images: float | int = 0) -> "BatchNormModel":
     """The network with BatchNorm on the statistics of each batch: test-time batchnorm.
 
-    The running statistics are mixed in with weight N/(N+n), N = `prior`, for a batch of n images.
+    The running statistics are mixed in with weight N/(N+n), N = `prior_images`, for a batch of n images.
 
     >>> net = nn.BatchNorm1d(1, affine=False)
     >>> adapt_batchnorm(net)(torch.tensor([[10.0], [30.0]])).round(decimals=3)
@@ -25,43 +28,62 @@ def adapt_batchnorm(model: nn.Module, *, prior: float | int = 0) -> "BatchNormMo
     if not any(map(has_source_statistics, model.modules())):
         raise InputError(
             f"{type(model).__name__} has no BatchNorm layer with running statistics. "
-            "Match its channel moments instead: shiftmatch.fit(model, batches, covariance=shiftmatch.ChannelMoments())."
+            "Match its channel moments instead: shiftmatch.fit(model, data, covariance=shiftmatch.ChannelMoments())."
         )
-    return BatchNormModel(model, prior)
+    return BatchNormModel(model, prior_images)
 
 
 class BatchNormModel(nn.Module):
-    """A network whose BatchNorm layers use the batch; the network itself stays as it was."""
+    """A network whose BatchNorm layers use the batch; it shares its weights with the network that it is made from."""
 
-    def __init__(self, model: nn.Module, prior: float | int) -> None:
+    def __init__(self, model: nn.Module, prior_images: float | int) -> None:
         super().__init__()
-        self.model = model
-        self.prior = prior
+        self.network = twin_of(model)
+        self.prior_images = prior_images
+        use_batch_statistics(self.network, prior_images)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, in evaluation mode but for BatchNorm."""
-        with borrowed(self.model), batch_statistics(self.model, prior=self.prior):
-            return self.model(*args, **kwargs)
+        inputs = Inputs(args, kwargs).on(self.network)
+        return self.network(*inputs.args, **inputs.kwargs)
+
+    def train(self, mode: bool = True) -> "BatchNormModel":
+        """Stays in evaluation mode."""
+        return self
 
 
-@contextmanager
-def batch_statistics(model: nn.Module, *, prior: float | int = 0) -> Iterator[None]:
-    """Lend every BatchNorm layer the statistics of what it sees, in place of its running ones, and take them back."""
-    with ExitStack() as stack:
-        for module in filter(has_source_statistics, model.modules()):
-            mean, var = module._buffers["running_mean"], module._buffers["running_var"]
-            stack.callback(_set_statistics, module, mean, var)
-            stack.enter_context(module.register_forward_pre_hook(_lend_batch_statistics(mean, var, prior)))
-        yield
+def use_batch_statistics(twin: nn.Module, prior_images: float | int = 0) -> None:
+    """Let every BatchNorm layer of a twin normalise with what it sees."""
+    for module in filter(has_source_statistics, twin.modules()):
+        module.forward = _BatchStatistics(module, prior_images)
 
 
-def _lend_batch_statistics(mean: Any, var: Any, prior: float | int) -> Callable[..., None]:
-    def hook(module: nn.Module, args: tuple[Tensor, ...]) -> None:
-        batch_mean, batch_var = batch_mean_and_var(args[0].to(mean.dtype))
-        weight = prior / (prior + len(args[0]))
-        _set_statistics(module, torch.lerp(batch_mean, mean, weight), torch.lerp(batch_var, var, weight))
+class _BatchStatistics:
+    """The forward pass of a BatchNorm layer, with the statistics of the batch in place of the running ones."""
 
-    return hook
+    def __init__(self, layer: nn.Module, prior_images: float | int) -> None:
+        self.layer, self.prior_images = layer, prior_images
+
+    def __call__(self, x: Tensor) -> Any:
+        return type(self.layer).forward(self._with_statistics_of(x), x)
+
+    def _with_statistics_of(self, x: Tensor) -> nn.Module:
+        """The layer as it is for this call alone, so that calls in other threads do not see it."""
+        if len(x) == 0:
+            return self.layer
+        buffers = self.layer._buffers
+        mean, var = buffers["running_mean"], buffers["running_var"]
+        assert mean is not None
+        assert var is not None
+        batch_mean, batch_var = batch_mean_and_var(x.to(mean.dtype))
+        weight = shrinkage_for(self.prior_images, len(x))
+        layer: nn.Module = object.__new__(type(self.layer))
+        vars(layer).update(vars(self.layer))
+        layer._buffers = buffers | {
+            "running_mean": torch.lerp(batch_mean, mean, weight),
+            "running_var": torch.lerp(batch_var, var, weight),
+        }
+        return layer
 
 
 def batch_mean_and_var(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,10 +95,6 @@ def batch_mean_and_var(x: Tensor) -> tuple[Tensor, Tensor]:
     axes = [axis for axis in range(x.ndim) if axis != 1]
     var, mean = torch.var_mean(x.detach(), dim=axes, correction=0)
     return mean, var
-
-
-def _set_statistics(module: nn.Module, mean: Tensor | None, var: Tensor | None) -> None:
-    module._buffers["running_mean"], module._buffers["running_var"] = mean, var
 
 
 def has_source_statistics(module: nn.Module) -> bool:

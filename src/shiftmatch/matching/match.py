@@ -1,45 +1,38 @@
 """fit: measure the training statistics of a network. match: the network that moves every batch to them."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from math import ceil
-from typing import Any, cast, get_args
+from os import PathLike
+from typing import Any, TypeAlias
 from warnings import warn
 
 import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.covariance import Covariance
-from shiftmatch.core.linalg import RootMethod
-from shiftmatch.core.pieces import Rooms
-from shiftmatch.core.transport import How, Together, alone
+from shiftmatch.core.spectrum import Prior
 from shiftmatch.errors import (
     BatchTooSmallError,
     InputError,
+    OtherSizeWarning,
     ShiftMatchError,
     SmallBatchWarning,
     StatisticsMismatchError,
 )
-from shiftmatch.matching.batchnorm import batch_statistics
-from shiftmatch.matching.hooks import Visitor, borrowed, is_watched, named_inputs, submodule, visiting
-from shiftmatch.matching.lockstep import DivergedError, Lockstep
+from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_images
+from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule
+from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.presets import Preset, preset_named
 from shiftmatch.matching.selection import Choice
 from shiftmatch.matching.selection import sites as find_sites
 from shiftmatch.matching.site import Site, Sites
-from shiftmatch.matching.splitting import Call, IndivisibleError, joined, treats_images_apart
-from shiftmatch.matching.statistics import BatchNormMode, SiteStatistics, Statistics
-from shiftmatch.utils.hashing import fingerprint
+from shiftmatch.matching.statistics import SiteStatistics, Statistics
+from shiftmatch.utils.hashing import weight_hashes
 from shiftmatch.utils.progress import track
 
-PIECE = 256
-"""Images per batch when all training images come as one tensor."""
-
-TOGETHER = 200
-"""Images of a large batch that go through the network together between two sites: they stay in the cache."""
+PriorImages: TypeAlias = float | int | tuple[float | int, float | int]
+"""How many images the training statistics count for: a number, or one for moments and one for the shape."""
 
 FEW_IMAGES = 100
 """Below this many images a batch's own statistics are so noisy that clean images suffer, unless a prior helps."""
@@ -47,66 +40,83 @@ FEW_IMAGES = 100
 
 def fit(
     model: nn.Module,
-    batches: Iterable[Any],
+    data: Iterable[Any],
     *,
     covariance: Covariance | type | None = None,
     batchnorm: str | None = None,
     sites: Sites | Choice | None = None,
     preset: str | Preset = "default",
     note: str = "",
+    classes: Iterable[str] = (),
+    preprocessing: dict[str, Any] | None = None,
+    batch_size: int = BATCH_SIZE,
+    device: torch.device | str | None = None,
     progress: bool = True,
 ) -> Statistics:
     """Measure the statistics of clean training data at every site: one pass, without labels or gradients.
 
-    `batches` yields tensors or (inputs, labels) pairs, as a DataLoader does, or is one tensor of images; several
-    inputs are a tuple in the first place. `covariance` is a structure such as Kronecker(), or its class; `batchnorm` is
-    "eval" (running statistics) or "batch" (those of the batch); `sites` are chosen as in `shiftmatch.sites`.
-    The model comes back unchanged.
+    Args:
+        model: the trained network; it stays as it was.
+        data: a DataLoader or any iterable of batches (tensors, (inputs, labels) pairs, dictionaries), or one tensor.
+        covariance: a structure such as Spectrum() (the default) or SpatialKronecker(), or its class.
+        batchnorm: "eval" (running statistics, the default) or "batch" (those of the batch, as in the paper).
+        sites: which sites, chosen as in `shiftmatch.sites`.
+        preset: "default", or "paper" for the published method.
+        note: your own words, kept with the statistics.
+        classes: the names of the classes, in the order of the network's outputs; kept.
+        preprocessing: how pixels became inputs, such as {"mean": [...], "std": [...]}; kept.
+        batch_size: images per batch, where `data` is one tensor.
+        device: where to run; the model's own device unless given.
+        progress: whether to show a bar.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> fit(net, torch.randn(16, 3, 8, 8))
     2 sites, 16 images, ...
     """
-    settings = _settled(preset_named(preset), covariance, batchnorm)
-    inputs = (_on_device(model, _inputs_of(batch)) for batch in _as_batches(batches))
+    settings = _with_choices(preset_named(preset), covariance, batchnorm)
+    batches = batches_of(data, batch_size)
+    inputs = (_checked(Inputs.of(batch).on(model, device)) for batch in batches)
     first = next(inputs, None)
     if first is None:
         raise BatchTooSmallError("There are no batches to measure statistics from: the loader is empty.")
     places = sites if isinstance(sites, Sites) else find_sites(model, first, sites)
-    measured: dict[str, SiteStatistics] = {}
-    rooms = Rooms()
-
-    def measure(site: Site, x: Tensor, ours: bool) -> None:
-        entry = SiteStatistics.of(site, settings.covariance_at(site), x, rooms)
-        measured[site.name] = measured[site.name] + entry if site.name in measured else entry
-
+    recorders = {site: _Recorder(site, settings.covariance_at(site)) for site in places}
+    network = instrument(model, recorders, settings.batchnorm).to(device)
     images = 0
     for batch in track(chain([first], inputs), "measuring statistics", total=_length(batches), show=progress):
-        images += len(batch[0])
-        with torch.no_grad(), _lent(model, settings.batchnorm, places, measure):
-            model(*batch)
+        images += batch.images
+        with torch.no_grad(), counting_calls():
+            network(*batch.args, **batch.kwargs)
     if images < 2:
         raise BatchTooSmallError(f"Statistics need at least 2 images, better 1,000 or more; there was {images}.")
-    shapes = {name: tuple(x.shape[1:]) for name, x in named_inputs(model, first, {}).items()}
-    return Statistics(measured, images, settings.batchnorm, fingerprint(model), shapes, note)
+    return Statistics(
+        {site.name: recorder.measured for site, recorder in recorders.items() if recorder.measured},
+        images,
+        settings.batchnorm,
+        weight_hashes(model),
+        {name: tuple(x.shape[1:]) for name, x in first.named(network).items()},
+        note,
+        tuple(classes),
+        dict(preprocessing or {}),
+    )
 
 
 def match(
     model: nn.Module,
     statistics: Statistics,
     *,
-    prior: float | int = 0,
+    prior_images: PriorImages | None = None,
     check_weights: bool = True,
-    measured_on: int | None = None,
-    roots: str = "auto",
 ) -> "MatchedModel":
     """The network that moves each batch, site by site, to the statistics of its training data.
 
-    The moments of a batch of n images are mixed with the training moments with weight N/(N+n), N = `prior`: 0 is
-    the paper's method. `model` itself stays as it was, and shares its weights with what is returned.
-
-    `measured_on` estimates the moments of a batch on at most so many of its images, evenly spread, which is faster and
-    less exact. `roots` is how they are taken: "auto" means "eigh", and "newton-schulz" for large matrices on a GPU.
+    Args:
+        model: the trained network; it stays as it was, and shares its weights with what is returned.
+        statistics: what `fit` has measured in it.
+        prior_images: how many images the training statistics count for beside the n of a batch, that is with weight
+            N/(N+n); for a Spectrum a pair, in the channels' moments and in the shape of the spectrum. 0 trusts the
+            batch alone, infinity leaves the features alone. The default is that of the covariance.
+        check_weights: whether to refuse a network with other weights than the one that was fitted.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> images = torch.randn(128, 3, 8, 8)
@@ -114,143 +124,137 @@ def match(
     >>> torch.allclose(robust(images), net(images), atol=1e-4)
     True
     """
-    if not prior >= 0:
-        raise InputError(f"prior is a number of images that the training statistics count for, 0 or more; got {prior}.")
-    if measured_on is not None and measured_on < 2:
-        raise InputError(f"measured_on is a number of images, 2 or more; got {measured_on}.")
-    if roots not in get_args(RootMethod):
-        raise InputError(f"roots is one of {', '.join(get_args(RootMethod))}; got {roots!r}.")
-    for entry in statistics.values():
-        if not entry.site.is_input:
-            submodule(model, entry.site.module)
-    if check_weights and fingerprint(model) != statistics.weights:
-        raise StatisticsMismatchError(
-            f"The weights of this {type(model).__name__} are not those that the statistics were measured with (field "
-            "'weights'). Fit again with shiftmatch.fit(model, batches), or pass check_weights=False if the change is "
-            "meant, such as another precision."
+    if not isinstance(statistics, Statistics):
+        hint = f"shiftmatch.Statistics.load({str(statistics)!r})" if isinstance(statistics, str | PathLike) else ""
+        raise InputError(
+            f"match takes the Statistics that fit has measured; got a {type(statistics).__name__}. "
+            f"Pass {hint or 'shiftmatch.fit(model, data)'}."
         )
-    return MatchedModel(model, statistics, prior, measured_on=measured_on, roots=cast(RootMethod, roots))
+    return MatchedModel(model, statistics, prior=_prior(prior_images), check_weights=check_weights)
 
 
 class MatchedModel(nn.Module):
-    """A network that matches every batch to its training statistics. It always runs in evaluation mode."""
+    """A network that matches every batch to its training statistics. It always runs in evaluation mode.
+
+    It is a twin of the network with the same weights and the matching built in, so that it can be called from several
+    threads, compiled and exported; attributes that it does not have are those of the network.
+    """
 
     def __init__(
-        self,
-        model: nn.Module,
-        statistics: Statistics,
-        prior: float | int,
-        *,
-        measured_on: int | None = None,
-        roots: RootMethod = "auto",
+        self, model: nn.Module, statistics: Statistics, *, prior: Prior | None = None, check_weights: bool = True
     ) -> None:
         super().__init__()
-        self.model = model
-        self.statistics = statistics
-        self.prior = prior
-        self.measured_on = measured_on
-        self.roots = roots
-        self._divisible: dict[str, bool] = {}
+        for entry in statistics.values():
+            if not entry.site.is_input:
+                submodule(model, entry.site.module)
+        if check_weights:
+            _check_weights(model, statistics)
+        self.statistics, self.prior = statistics, prior
+        dtype = next((torch.float64 for p in model.parameters() if p.dtype == torch.float64), torch.float32)
+        matchers = {entry.site: SiteMatcher(entry, prior, dtype) for entry in statistics.values()}
+        self.sites = nn.ModuleList(matchers.values())
+        self.network = instrument(model, matchers, statistics.batchnorm)
+        self._counts_calls = needs_call_counts(matchers)
+        self.sites.to(next((p.device for p in model.parameters()), None))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, for features matched to those of its training data."""
-        call = Call(args, kwargs, self._checked_size(named_inputs(self.model, args, kwargs)))
-        if self._can_be_split(call):
-            try:
-                return self._in_pieces(call)
-            except (DivergedError, IndivisibleError):
-                self._divisible[call.form] = False
-        with self._lent(call.images, lambda site: alone):
-            return call.of(self.model)
+        if torch.compiler.is_compiling():
+            return self.network(*args, **kwargs)
+        inputs = self._checked(Inputs(args, kwargs))
+        if not self._counts_calls:
+            return self.network(*inputs.args, **inputs.kwargs)
+        with counting_calls():
+            return self.network(*inputs.args, **inputs.kwargs)
 
-    def _in_pieces(self, call: Call) -> Any:
-        """Passes over pieces that stay in the cache between two sites, where they learn of each other."""
-        pieces, lockstep = call.split(TOGETHER), Lockstep()
-        with self._lent(call.images, lambda site: partial(lockstep.together, site.name)):
-            outputs = lockstep.run([partial(piece.of, self.model) for piece in pieces])
-        return joined(outputs, [piece.images for piece in pieces])
-
-    def _lent(self, images: int, together: Callable[[Site], Together]) -> AbstractContextManager[None]:
-        every = ceil(images / self.measured_on) if images and self.measured_on else 1
-        weight = self.prior / (self.prior + ceil(images / every)) if images else 0.0
-        how = How(weight=weight, every=every, roots=self.roots, rooms=Rooms())
-
-        def move(site: Site, x: Tensor, ours: bool) -> Tensor:
-            return self.statistics[site.name].match(x, **how | {"in_place": ours, "together": together(site)})
-
-        return _lent(self.model, self.statistics.batchnorm, self._places, move)
-
-    @property
-    def _places(self) -> list[Site]:
-        return [entry.site for entry in self.statistics.values()]
-
-    def _can_be_split(self, call: Call) -> bool:
-        """Whether the network may be run on pieces of this batch: it must not be able to tell."""
-        if call.images < 2 * TOGETHER or torch.is_grad_enabled() or any(x.device.type != "cpu" for x in call.tensors):
-            return False
-        if self.measured_on or self.statistics.batchnorm == "batch" or is_watched(self.model):
-            return False
-        if call.form not in self._divisible:
-            simple = not any(site.function for site in self._places)
-            with borrowed(self.model):
-                self._divisible[call.form] = simple and treats_images_apart(self.model, call, self._places)
-        return self._divisible[call.form]
+    def train(self, mode: bool = True) -> "MatchedModel":
+        """Stays in evaluation mode."""
+        return self
 
     def extra_repr(self) -> str:
-        subset = f", measured_on={self.measured_on}" if self.measured_on else ""
-        return f"{len(self.statistics)} sites, prior={self.prior}{subset}, roots={self.roots}"
+        shown = self.prior or "default"
+        return f"{len(self.statistics)} sites, prior_images={tuple(self.prior) if self.prior else shown}"
 
-    def _checked_size(self, inputs: dict[str, Tensor]) -> int:
-        """The number of images in a batch that can be matched."""
-        shapes = {name: tuple(x.shape[1:]) for name, x in inputs.items()}
-        if shapes != self.statistics.inputs:
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_") or "network" not in self._modules:
+                raise
+            return getattr(self._modules["network"], name)
+
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        """Moving or converting this network leaves the one that it shares its weights with alone."""
+        _unshare(self.network)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def _checked(self, inputs: Inputs) -> Inputs:
+        """Inputs that can be matched, where the network is."""
+        check_images(inputs)
+        inputs = inputs.on(self.network)
+        named = inputs.named(self.network)
+        shapes = {name: tuple(x.shape[1:]) for name, x in named.items()}
+        if not _alike(shapes, self.statistics.inputs):
             raise InputError(
                 f"The statistics were measured for inputs of shape {_listed(self.statistics.inputs)} ; "
                 f"got {_listed(shapes)}. Resize the images, or fit again on images of this shape."
             )
-        images = max(map(len, inputs.values()))
-        advice = "mix in the training statistics: shiftmatch.match(model, statistics, prior=32)."
-        if images == 1 and self.prior == 0:
+        if shapes != self.statistics.inputs:
+            warn(
+                f"The statistics were measured on {_listed(self.statistics.inputs)} and get {_listed(shapes)}: spectra "
+                "are resampled. Fit again on images of this size for exact statistics.",
+                OtherSizeWarning,
+                stacklevel=4,
+            )
+        self._check_size(max(map(len, named.values())))
+        return inputs
+
+    def _check_size(self, images: int) -> None:
+        """Refuse, or warn of, batches that are too small for their prior."""
+        if any(max(site.prior) > 0 for site in self._modules["sites"]):  # type: ignore[union-attr]
+            return
+        advice = "mix in the training statistics: shiftmatch.match(model, statistics, prior_images=32)."
+        if images == 1:
             raise BatchTooSmallError(f"One image has no statistics of its own to match. Pass a batch, or {advice}")
         enough = max(FEW_IMAGES, self.statistics.images_wanted)
-        if 0 < images < enough and self.prior == 0:
+        if 0 < images < enough:
             warn(
                 f"{images} images are few to take statistics from ({enough} or more work well here); "
                 f"matching may harm clean images. Pass larger batches, or {advice}",
                 SmallBatchWarning,
-                stacklevel=2,
+                stacklevel=5,
             )
-        return images
 
 
-@contextmanager
-def _lent(model: nn.Module, batchnorm: BatchNormMode, places: Iterable[Site], visit: Visitor) -> Iterator[None]:
-    """A network in evaluation mode, BatchNorm as wanted, with a visitor that names the site in its errors."""
+class _Recorder:
+    """The operation at a site while statistics are measured: features pass through."""
 
-    def checked(site: Site, x: Tensor, ours: bool) -> Tensor | None:
-        if tuple(x.shape[1:]) != site.shape:
+    def __init__(self, site: Site, covariance: Covariance) -> None:
+        self.site, self.covariance = site, covariance
+        self.measured: SiteStatistics | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if tuple(x.shape[1:]) != self.site.shape:
             raise InputError(
-                f"Site {site.name!r} has features of shape {tuple(x.shape[1:])}; they were {site.shape} when it was "
-                "found. All images must have one size: resize them, or fit again."
+                f"Site {self.site.name!r} has features of shape {tuple(x.shape[1:])}; they were {self.site.shape} when "
+                "it was found. All images must have one size: resize them, or fit again."
             )
         try:
-            return visit(site, x, ours)
+            with torch.autocast(x.device.type, enabled=False):
+                entry = SiteStatistics.of(self.site, self.covariance, x)
         except ShiftMatchError as error:
-            raise type(error)(f"At site {site.name!r}: {error}") from None
-
-    with ExitStack() as stack:
-        stack.enter_context(borrowed(model))
-        if batchnorm == "batch":
-            stack.enter_context(batch_statistics(model))
-        stack.enter_context(visiting(model, places, checked))
-        yield
+            raise type(error)(f"At site {self.site.name!r}: {error}") from None
+        self.measured = self.measured + entry if self.measured else entry
+        return x
 
 
-def _settled(preset: Preset, covariance: Covariance | type | None, batchnorm: str | None) -> Preset:
+def _with_choices(preset: Preset, covariance: Covariance | type | None, batchnorm: str | None) -> Preset:
     """The preset with what the user has said in its place."""
     structure = covariance() if isinstance(covariance, type) else covariance
     if structure is not None:
-        preset = replace(preset, covariance=structure, input_tolerance=structure.tolerance)
+        if not isinstance(structure, Covariance):
+            raise InputError(f"covariance is a structure such as shiftmatch.Spectrum(); got {covariance!r}.")
+        preset = replace(preset, covariance=structure, input_covariance=None)
     match batchnorm:
         case None:
             return preset
@@ -259,34 +263,59 @@ def _settled(preset: Preset, covariance: Covariance | type | None, batchnorm: st
     raise InputError(f"batchnorm is 'eval' (running statistics) or 'batch' (those of the batch); got {batchnorm!r}.")
 
 
-def _as_batches(batches: Iterable[Any]) -> Iterable[Any]:
-    return batches.split(PIECE) if isinstance(batches, Tensor) else batches
+def _prior(images: Any) -> Prior | None:
+    if images is None:
+        return None
+    pair = images if isinstance(images, tuple | list) else (images, images)
+    numbers = all(isinstance(n, int | float) and not isinstance(n, bool) and n >= 0 for n in pair)
+    if len(pair) != 2 or not numbers:
+        raise InputError(
+            "prior_images is how many images the training statistics count for: a number from 0 to infinity, or a pair "
+            f"of them (channel moments, shape of the spectrum); got {images!r}."
+        )
+    return Prior(*map(float, pair))
+
+
+def _check_weights(model: nn.Module, statistics: Statistics) -> None:
+    ours, theirs = weight_hashes(model), statistics.weights
+    odd = next((name for name in [*theirs, *ours] if ours.get(name) != theirs.get(name)), None)
+    if odd is not None:
+        raise StatisticsMismatchError(
+            f"The weights of this {type(model).__name__} are not those that the statistics were measured with: "
+            f"{odd!r} differs. Fit again with shiftmatch.fit(model, data), or pass check_weights=False if that is "
+            "meant, such as another precision."
+        )
+
+
+def _unshare(network: nn.Module) -> None:
+    """Parameters of its own, over the same memory until they are converted."""
+    own: dict[int, nn.Parameter] = {}
+    for module in network.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                new = own.setdefault(id(parameter), nn.Parameter(parameter.detach(), parameter.requires_grad))
+                module._parameters[name] = new
+
+
+def _checked(inputs: Inputs) -> Inputs:
+    check_images(inputs)
+    return inputs
 
 
 def _length(batches: Iterable[Any]) -> int | None:
     try:
-        return len(_as_batches(batches))  # type: ignore[arg-type]
+        return len(batches)  # type: ignore[arg-type]
     except TypeError:  # an iterator, or a loader of unknown length
         return None
 
 
-def _inputs_of(batch: object) -> tuple[Tensor, ...]:
-    inputs = batch if isinstance(batch, Tensor) else batch[0] if isinstance(batch, list | tuple) and batch else None
-    inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
-    if not isinstance(inputs, list | tuple) or not all(isinstance(x, Tensor) for x in inputs):
-        raise InputError(
-            f"A batch is a tensor, or inputs and labels with the inputs first (a tensor or a tuple of tensors); "
-            f"got {type(batch).__name__}."
-        )
-    return tuple(inputs)
+def _alike(shapes: dict[str, tuple[int, ...]], fitted: dict[str, tuple[int, ...]]) -> bool:
+    """Whether inputs are the fitted ones, but perhaps for the size of their maps; sites say whether that can be."""
 
+    def fits(shape: tuple[int, ...], known: tuple[int, ...]) -> bool:
+        return shape == known or (len(shape) == len(known) > 1 and shape[0] == known[0])
 
-def _on_device(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Inputs where the model is, in its precision."""
-    like = next((p for p in model.parameters() if p.is_floating_point()), None)
-    if like is None:
-        return inputs
-    return tuple(x.to(like.device, like.dtype if x.is_floating_point() else x.dtype) for x in inputs)
+    return shapes.keys() == fitted.keys() and all(fits(shape, fitted[name]) for name, shape in shapes.items())
 
 
 def _listed(shapes: dict[str, tuple[int, ...]]) -> str:

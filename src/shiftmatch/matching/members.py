@@ -4,10 +4,10 @@ Statistics are measured, stored and read back one member at a time, so memory do
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from os import PathLike, fspath
-from typing import Any, final, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,57 +16,47 @@ from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.match import MatchedModel, fit, match
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.utils.progress import track
+from shiftmatch.utils.sequences import LazySequence
 from shiftmatch.utils.tensor_files import load_header, load_row, save_rows
 
-KIND, FORMAT = "statistics of members", 1
+KIND, FORMAT = "statistics of members", 2
 """What files of them call themselves, and the newest form of them."""
 
 WEIGHTS = "weights"
-"""The tensor that holds each member's fingerprint; everything else of the header is common to all members."""
+"""The tensor that holds the hashes of each member's weights; everything else of the header is common to all members."""
+
+MAX_KEPT_BYTES = 64 << 20
+"""Matched members are kept while they are smaller than this, so that a second batch need not prepare them again."""
 
 
-@final
-@dataclass(frozen=True)
-class MemberStatistics(Sequence[Statistics]):
-    """The statistics of every member, in one file; each is read when it is asked for, and none is kept."""
+def load_members(path: str | PathLike[str]) -> LazySequence[Statistics]:
+    """The statistics that `fit_members` has written, one per member; each is read when it is asked for."""
+    header = load_header(path, kind=KIND, version=FORMAT)
+    return LazySequence(header["count"], partial(_read, fspath(path), header))
 
-    path: str
-    rows: range
-    header: dict[str, Any]
 
-    @staticmethod
-    def load(path: str | PathLike[str]) -> "MemberStatistics":
-        """Open a file that `fit_members` has written."""
-        header = load_header(path, kind=KIND, version=FORMAT)
-        return MemberStatistics(fspath(path), range(header.pop("count")), header)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, which: int) -> Statistics: ...
-    @overload
-    def __getitem__(self, which: slice) -> "MemberStatistics": ...
-    def __getitem__(self, which: int | slice) -> "Statistics | MemberStatistics":
-        if isinstance(which, slice):
-            return replace(self, rows=self.rows[which])
-        row = load_row(self.path, self.rows[which], kind=KIND, version=FORMAT)
-        weights = row.pop(WEIGHTS).numpy().tobytes().hex()
-        return Statistics.assemble(self.header | {WEIGHTS: weights}, row)
+def _read(path: str, header: dict[str, Any], index: int) -> Statistics:
+    row = load_row(path, index, kind=KIND, version=FORMAT)
+    hashes = [bytes(one.tolist()).hex() for one in row.pop(WEIGHTS)]
+    return Statistics.assemble(header | {WEIGHTS: dict(zip(header["weight_names"], hashes, strict=True))}, row)
 
 
 def fit_members(
     members: Sequence[nn.Module],
-    batches: Iterable[Any],
+    data: Iterable[Any],
     path: str | PathLike[str],
     *,
     dtype: torch.dtype = torch.float32,
     **settings: Any,
-) -> MemberStatistics:
+) -> LazySequence[Statistics]:
     """Measure the statistics of every member on the same clean training data, and write them to one file.
 
-    `batches` and `settings` are those of `fit`; the batches are gone through once for each member. Single
-    precision halves the file and changes no prediction that matters; pass `dtype=torch.float64` for all digits.
+    Args:
+        members: networks of one architecture.
+        data: as for `fit`; it is gone through once for each member.
+        path: the file to write.
+        dtype: single precision halves the file and changes no prediction that matters; float64 keeps all digits.
+        **settings: those of `fit`.
 
     >>> import tempfile
     >>> from shiftmatch.matching.average import average
@@ -76,11 +66,11 @@ def fit_members(
     ...     average(match_members(members, statistics))(torch.randn(100, 4)).shape
     torch.Size([100, 3])
     """
-    if isinstance(batches, Iterator):
-        raise InputError("The batches are gone through once per member: pass a DataLoader, a list or a tensor of them.")
+    if isinstance(data, Iterator):
+        raise InputError("The data is gone through once per member: pass a DataLoader, a list or a tensor of batches.")
     if not len(members):
         raise InputError("There are no members to measure; pass at least one network.")
-    fitted = (fit(member, batches, progress=False, **settings) for member in track(members, "measuring statistics"))
+    fitted = (fit(member, data, progress=False, **settings) for member in track(members, "measuring statistics"))
     first = next(fitted)
     common = _common(first)
 
@@ -90,53 +80,50 @@ def fit_members(
                 "The members have different sites or saw different images, so their statistics do not fit into one "
                 "file. Pass networks of one architecture, and batches that are the same each time."
             )
-        weights = torch.tensor(list(bytes.fromhex(statistics.weights)), dtype=torch.uint8)
-        return {WEIGHTS: weights} | statistics.tensors(dtype)
+        hashes = [list(bytes.fromhex(digits)) for digits in statistics.weights.values()]
+        return {WEIGHTS: torch.tensor(hashes, dtype=torch.uint8)} | statistics.tensors(dtype)
 
     header = common | {"count": len(members)}
-    rows = map(row, chain([first], fitted))
-    save_rows(path, rows, count=len(members), kind=KIND, version=FORMAT, header=header)
-    return MemberStatistics.load(path)
+    save_rows(path, map(row, chain([first], fitted)), count=len(members), kind=KIND, version=FORMAT, header=header)
+    return load_members(path)
 
 
 def match_members(
-    members: Sequence[nn.Module], statistics: Sequence[Statistics], *, prior: float | int = 0
-) -> "MatchedMembers":
-    """The members, each matched to its own statistics: a sequence that builds one when it is asked for."""
+    members: Sequence[nn.Module], statistics: Sequence[Statistics], **settings: Any
+) -> LazySequence[MatchedModel]:
+    """The members, each matched to its own statistics when it is asked for; `settings` are those of `match`."""
     if len(members) != len(statistics):
         raise StatisticsMismatchError(
             f"There are {len(members)} members but the statistics of {len(statistics)}; they do not belong together. "
-            "Fit again with shiftmatch.fit_members(members, batches, path)."
+            "Fit again with shiftmatch.fit_members(members, data, path)."
         )
-    return MatchedMembers(members, statistics, prior)
+    return LazySequence(len(members), _Matched(members, statistics, settings))
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class MatchedMembers(Sequence[MatchedModel]):
-    """Members with their statistics; `average` goes through them one by one and keeps none."""
+class _Matched:
+    """Builds matched members, and keeps the first ones."""
 
-    members: Sequence[nn.Module]
-    statistics: Sequence[Statistics]
-    prior: float | int
+    def __init__(
+        self, members: Sequence[nn.Module], statistics: Sequence[Statistics], settings: dict[str, Any]
+    ) -> None:
+        self.members, self.statistics, self.settings = members, statistics, settings
+        self._kept: dict[int, MatchedModel] = {}
+        self._bytes = 0
 
-    def __len__(self) -> int:
-        return len(self.members)
+    def __call__(self, index: int) -> MatchedModel:
+        if index in self._kept:
+            return self._kept[index]
+        built = match(self.members[index], self.statistics[index], **self.settings)
+        size = sum(tensor.nbytes for tensor in built.state_dict().values())
+        if self._bytes + size <= MAX_KEPT_BYTES:
+            self._kept[index], self._bytes = built, self._bytes + size
+        return built
 
-    def __iter__(self) -> Iterator[MatchedModel]:
-        # Unlike the inherited one, this holds no member while it builds the next.
-        for index in range(len(self)):
-            yield self[index]
-
-    @overload
-    def __getitem__(self, which: int) -> MatchedModel: ...
-    @overload
-    def __getitem__(self, which: slice) -> "MatchedMembers": ...
-    def __getitem__(self, which: int | slice) -> "MatchedModel | MatchedMembers":
-        if isinstance(which, slice):
-            return replace(self, members=self.members[which], statistics=self.statistics[which])
-        return match(self.members[which], self.statistics[which], prior=self.prior)
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was built, which another process builds itself."""
+        return vars(self) | {"_kept": {}, "_bytes": 0}
 
 
 def _common(statistics: Statistics) -> dict[str, Any]:
-    return {name: value for name, value in statistics.header().items() if name != WEIGHTS}
+    header = statistics.header()
+    return {"weight_names": list(header.pop(WEIGHTS)), **header}

@@ -2,36 +2,36 @@
 
 from dataclasses import dataclass, field
 
-from shiftmatch.core.covariance import Covariance, SpatialKronecker, Tolerance
-from shiftmatch.core.linalg import Ridge
+from shiftmatch.core.covariance import Covariance, SpatialKronecker, Spectrum
+from shiftmatch.core.linalg import EigenvalueFloor, Regularisation
 from shiftmatch.errors import InputError
+from shiftmatch.matching.batchnorm import BatchNormMode
 from shiftmatch.matching.site import Site
-from shiftmatch.matching.statistics import BatchNormMode
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What `fit` does where it is not told otherwise."""
+    """What `fit` does where it is not told otherwise; the input may have a covariance of its own."""
 
-    covariance: Covariance = field(default_factory=SpatialKronecker)
-    input_tolerance: Tolerance = field(default_factory=Tolerance)
+    covariance: Covariance = field(default_factory=Spectrum)
+    input_covariance: Covariance | None = None
     batchnorm: BatchNormMode = "eval"
 
     def covariance_at(self, site: Site) -> Covariance:
-        """The structure at a site: the input may have its own tolerance."""
-        return type(self.covariance)(tolerance=self.input_tolerance) if site.is_input else self.covariance
+        """The structure at a site."""
+        return self.input_covariance if site.is_input and self.input_covariance else self.covariance
 
 
 def paper(*, pixel_std: float = 1.0) -> Preset:
-    """The constants of the authors' code, with BatchNorm on batch statistics as in the paper.
+    """The published method: rows, then columns, with the constants of the authors' code and BatchNorm on the batch.
 
     Their floor at the input, 1e-3, is meant for pixels in [0, 1]; for a network whose input is divided by a
     standard deviation, `pixel_std` says which.
     """
-    train = Ridge(rtol=0.0, atol=1e-8)
-    inner = Tolerance(test=Ridge(jitter=1e-3, rtol=0.0, atol=1e-8), train=train)
-    at_input = Tolerance(test=Ridge(rtol=0.0, atol=1e-3 / pixel_std**2), train=train)
-    return Preset(SpatialKronecker(inner), at_input, "batch")
+    train = EigenvalueFloor(rtol=0.0, atol=1e-8)
+    inner = Regularisation(test=EigenvalueFloor(jitter=1e-3, rtol=0.0, atol=1e-8), train=train)
+    at_input = Regularisation(test=EigenvalueFloor(rtol=0.0, atol=1e-3 / pixel_std**2), train=train)
+    return Preset(SpatialKronecker(inner), SpatialKronecker(at_input), "batch")
 
 
 PRESETS = {"default": Preset(), "paper": paper()}

@@ -1,17 +1,18 @@
 """Which places of a network become sites: found by watching one forward pass, narrowed by the user's choice."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from torch import Tensor, nn
+from torch import nn
 
-from shiftmatch.errors import InputError, SiteError
+from shiftmatch.errors import InputError, ShiftMatchError, SiteError
 from shiftmatch.matching.flow import Flow
-from shiftmatch.matching.hooks import borrowed, named_inputs
+from shiftmatch.matching.inputs import Inputs, is_features
 from shiftmatch.matching.site import Layout, Site, Sites
 from shiftmatch.matching.trace import Node, Trace, trace
+from shiftmatch.matching.twin import twin_of
 
 Place: TypeAlias = Literal["pre-activation", "post-activation", "input", "module"]
 """Where sites may lie: `module` is the output of every module."""
@@ -22,29 +23,27 @@ Choice: TypeAlias = str | type[nn.Module] | Callable[[Site], bool] | Iterable[st
 EXAMPLE = 4
 """Images that are enough to see what a forward pass does."""
 
-MOST_PREFIX_TOKENS = 8
+MAX_PREFIX_TOKENS = 8
 """A sequence that is longer than a map by at most this many tokens is that map and tokens before it."""
 
 
-def sites(
-    model: nn.Module, example: Tensor | Sequence[Tensor], choose: Choice | None = None, *, at: Place = "pre-activation"
-) -> Sites:
+def sites(model: nn.Module, example: Any, choose: Choice | None = None, *, at: Place = "pre-activation") -> Sites:
     """The sites of a network: its input and the pre-activations of its main branch, unless chosen otherwise.
 
-    `example` is a batch of inputs (several inputs as a tuple). The network runs once on a few of its images and
-    comes back unchanged.
+    `example` is a batch as a loader yields it: a tensor, a tuple of several inputs, or a dictionary. A twin of the
+    network runs once on a few of its images.
 
     >>> import torch
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> sites(net, torch.zeros(2, 3, 8, 8)).names
     ['input', '0']
     """
-    inputs = (example,) if isinstance(example, Tensor) else tuple(example)
-    few = tuple(x[:EXAMPLE] for x in inputs)
+    inputs = Inputs(tuple(example)) if _several_inputs(example) else Inputs.of(example)
+    few = inputs.on(model).first(EXAMPLE)
     record = _watched(model, few)
     found = [_input_site(name, record.nodes[index]) for name, index in record.inputs.items()]
     if at != "input":
-        found += _PLACES[at](record, len(few[0]))
+        found += _PLACES[at](record, few.images)
     if not found:
         raise SiteError(
             f"{type(model).__name__} has no place to match: none of its inputs is a batch of floating-point features."
@@ -52,12 +51,18 @@ def sites(
     return Sites(tuple(found if choose is None else _chosen(found, choose, model)))
 
 
-def _watched(model: nn.Module, inputs: tuple[Tensor, ...]) -> Trace:
+def _several_inputs(example: object) -> bool:
+    return isinstance(example, list | tuple) and all(map(is_features, example))
+
+
+def _watched(model: nn.Module, inputs: Inputs) -> Trace:
     try:
-        with borrowed(model):
-            return trace(model, named_inputs(model, inputs, {}), lambda: model(*inputs))
+        twin = twin_of(model)
+        return trace(twin, inputs.named(twin), lambda: twin(*inputs.args, **inputs.kwargs))
     except (RuntimeError, TypeError, ValueError) as error:
-        shapes = ", ".join(str(tuple(x.shape[1:])) for x in inputs)
+        if isinstance(error, ShiftMatchError):
+            raise
+        shapes = ", ".join(str(tuple(x.shape[1:])) for x in inputs.tensors())
         raise InputError(
             f"{type(model).__name__} does not run on inputs of shape {shapes}: {error}. "
             "Pass batches as the network takes them: right channels and size, normalised, in floating point."
@@ -69,28 +74,33 @@ def _input_site(name: str, node: Node) -> Site:
 
 
 def _pre_activations(record: Trace, images: int) -> list[Site]:
-    return [_site(record, node) for node in Flow(record).pre_activations() if node.shape[0] % images == 0]
+    return [_site(record, node, images) for node in Flow(record).pre_activations() if _is_batch(node, images)]
 
 
 def _post_activations(record: Trace, images: int) -> list[Site]:
-    return [_site(record, node) for node in Flow(record).post_activations() if node.shape[0] % images == 0]
+    return [_site(record, node, images) for node in Flow(record).post_activations() if _is_batch(node, images)]
 
 
 def _modules(record: Trace, images: int) -> list[Site]:
     returned = dict.fromkeys(call.returns for call in sorted(record.calls, key=lambda call: call.returns))
     nodes = [record.nodes[index] for index in returned if index not in record.inputs.values()]
-    return [_site(record, node) for node in nodes if len(node.shape) >= 2 and node.shape[0] % images == 0]
+    return [_site(record, node, images) for node in nodes if len(node.shape) >= 2 and _is_batch(node, images)]
 
 
 _PLACES = {"pre-activation": _pre_activations, "post-activation": _post_activations, "module": _modules}
 
 
-def _site(record: Trace, node: Node) -> Site:
+def _is_batch(node: Node, images: int) -> bool:
+    """Whether the first axis holds the images; a sequence-first layer has its steps there."""
+    return node.batch == 0 and node.shape[0] % images == 0
+
+
+def _site(record: Trace, node: Node, images: int) -> Site:
     """The site of a value, named by the innermost module that returns it, else by the function that made it."""
-    for call in record.calls:
-        if call.returns == node.index:
-            return Site(call.address, type(call.module).__name__, node.shape[1:], _layout(record, node))
-    return Site(node.address, node.function, node.shape[1:], _layout(record, node))
+    call = next((call for call in record.calls if call.returns == node.index), None)
+    name, kind = (call.address, type(call.module).__name__) if call else (node.address, node.function)
+    calls = sum(name.partition("#")[0] == other.address.partition("#")[0] for other in record.calls) if call else 1
+    return Site(name, kind, node.shape[1:], _layout(record, node), calls, node.shape[0] // images)
 
 
 def _layout(record: Trace, node: Node) -> Layout:
@@ -99,7 +109,7 @@ def _layout(record: Trace, node: Node) -> Layout:
         for before in reversed(record.nodes[: node.index]):
             grid = tuple(size for axis, size in enumerate(before.shape) if axis not in (0, before.channel))
             prefix = node.shape[1] - prod(grid)
-            if before.function == "conv2d" and 0 <= prefix <= MOST_PREFIX_TOKENS:
+            if before.function == "conv2d" and 0 <= prefix <= MAX_PREFIX_TOKENS:
                 return Layout(node.channel, grid, prefix)
     return Layout(node.channel)
 

@@ -55,6 +55,8 @@ class Site:
     kind: str  # the type of the module, or the function
     shape: tuple[int, ...]  # of the tensor, without the batch axis
     layout: Layout
+    calls: int = 1  # how often a forward pass calls its module
+    per_image: int = 1  # entries of the batch axis that one image has, such as windows
 
     @property
     def is_input(self) -> bool:
@@ -68,12 +70,16 @@ class Site:
     @property
     def function(self) -> str:
         """The function whose value is meant, or nothing if it is the module's own output."""
-        return self.name.partition("#")[0].partition(":")[2]
+        return self.function_in(self.name)
 
-    @property
-    def call(self) -> int:
-        """Which call of the module, or of the function inside it, counted from 1."""
-        return int(self.name.partition("#")[2] or 1)
+    @staticmethod
+    def function_in(name: str) -> str:
+        """The function in the name of a site.
+
+        >>> Site.function_in("stem.norm:batch_norm#2")
+        'batch_norm'
+        """
+        return name.partition("#")[0].partition(":")[2]
 
 
 @final

@@ -1,64 +1,59 @@
 """Statistics: what is remembered of the training data at every site of one network."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from importlib.metadata import version
 from math import ceil
 from os import PathLike
-from typing import Any, Literal, TypeAlias, Unpack, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
-from shiftmatch.core.covariance import STRUCTURES, ChannelMoments, Covariance, Tolerance
-from shiftmatch.core.linalg import Ridge, pack, unpack
+from shiftmatch.core.covariance import STRUCTURES, ChannelMoments, Covariance, Spectrum
+from shiftmatch.core.linalg import pack, unpack
 from shiftmatch.core.moments import Moments
-from shiftmatch.core.pieces import Rooms
-from shiftmatch.core.transport import How, measure, transport
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
+from shiftmatch.matching.batchnorm import BatchNormMode
 from shiftmatch.matching.site import Layout, Site, table
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
-KIND, FORMAT = "statistics", 1
+KIND, FORMAT = "statistics", 2
 """What files of statistics call themselves, and the newest form of them."""
-
-BatchNormMode: TypeAlias = Literal["eval", "batch"]
-"""Whether BatchNorm layers normalise with their running statistics or with those of the batch."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SiteStatistics:
-    """The moments of training features at one site: for each part of its layout, each view of the covariance."""
+    """The moments of training features at one site, for each part of its layout."""
 
     site: Site
     covariance: Covariance
     parts: tuple[tuple[Moments, ...], ...]
 
     @classmethod
-    def of(cls, site: Site, covariance: Covariance, x: Tensor, rooms: Rooms | None = None) -> "SiteStatistics":
-        """Measure one batch; `rooms` are memory from a call before."""
+    def of(cls, site: Site, covariance: Covariance, x: Tensor) -> "SiteStatistics":
+        """Measure one batch."""
         features = site.layout.split(x)
-        parts = tuple(measure(_structure(covariance, i), part, rooms) for i, part in enumerate(features))
-        return cls(site, covariance, parts)
-
-    def match(self, x: Tensor, **how: Unpack[How]) -> Tensor:
-        """Move a batch to these moments, with the settings of `transport`."""
-        parts = [
-            transport(part, _structure(self.covariance, i), train, **how)
-            for i, (part, train) in enumerate(zip(self.site.layout.split(x), self.parts, strict=True))
-        ]
-        return self.site.layout.join(parts)
+        measured = (part_covariance(covariance, i).measure(part) for i, part in enumerate(features))
+        return cls(site, covariance, tuple(tuple(m.to("cpu") for m in part) for part in measured))
 
     def __add__(self, other: "SiteStatistics") -> "SiteStatistics":
+        for name in ("site", "covariance"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                raise StatisticsMismatchError(
+                    f"Only statistics measured in one way can be merged; at {self.site.name!r} the {name} differs: "
+                    f"{ours} and {theirs}. Fit both with the same sites and covariance."
+                )
         pairs = zip(self.parts, other.parts, strict=True)
         parts = tuple(tuple(a + b for a, b in zip(ours, theirs, strict=True)) for ours, theirs in pairs)
-        return SiteStatistics(self.site, self.covariance, parts)
+        return replace(self, parts=parts)
 
 
-def _structure(covariance: Covariance, part: int) -> Covariance:
+def part_covariance(covariance: Covariance, part: int) -> Covariance:
     """Tokens apart from the map are matched in mean and variance: a batch is too small for their dense covariance."""
-    return covariance if part == 0 else ChannelMoments(covariance.tolerance)
+    return covariance if part == 0 else ChannelMoments()
 
 
 @final
@@ -69,9 +64,11 @@ class Statistics(Mapping[str, SiteStatistics]):
     sites: dict[str, SiteStatistics]
     images: int
     batchnorm: BatchNormMode
-    weights: str  # fingerprint of the network they were measured in
+    weights: dict[str, str]  # a hash of every weight of the network they were measured in
     inputs: dict[str, tuple[int, ...]]  # shapes of the network's inputs, without the batch axis
-    note: str = ""  # the user's own words, such as how the images were preprocessed
+    note: str = ""  # the user's own words
+    classes: tuple[str, ...] = ()  # the names of the classes, in the order of the network's outputs
+    preprocessing: dict[str, Any] = field(default_factory=dict)  # how pixels became inputs: mean, std, size
 
     def __getitem__(self, name: str) -> SiteStatistics:
         return self.sites[name]
@@ -83,24 +80,26 @@ class Statistics(Mapping[str, SiteStatistics]):
         return len(self.sites)
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        for field in ("weights", "batchnorm", "inputs"):
-            ours, theirs = getattr(self, field), getattr(other, field)
+        for name in ("weights", "batchnorm", "inputs", "classes", "preprocessing"):
+            ours, theirs = getattr(self, name), getattr(other, name)
             if ours != theirs:
+                shown = f"{ours!r} and {theirs!r}" if name != "weights" else "they are those of two networks"
                 raise StatisticsMismatchError(
-                    f"Only statistics of one network, measured in one way, can be merged; {field} differs: "
-                    f"{ours!r} and {theirs!r}."
+                    f"Only statistics of one network, measured in one way, can be merged; {name} differs: {shown}."
                 )
-        alone = {name: other.sites[name] for name in other.sites.keys() - self.sites.keys()}
-        both = {name: ours + other.sites[name] if name in other.sites else ours for name, ours in self.sites.items()}
-        return Statistics(
-            both | alone, self.images + other.images, self.batchnorm, self.weights, self.inputs, self.note
-        )
+        if odd := self.sites.keys() ^ other.sites.keys():
+            raise StatisticsMismatchError(
+                f"Only statistics of the same sites can be merged; {', '.join(sorted(odd))} is in one of them alone. "
+                "Fit both with the same sites."
+            )
+        both = {name: entry + other.sites[name] for name, entry in self.sites.items()}
+        return replace(self, sites=both, images=self.images + other.images)
 
     @property
     def images_wanted(self) -> int:
         """How many images a batch should have, so that no covariance has fewer than twice as many samples as sides."""
-        every = (moments for entry in self.values() for _, moments in _keyed(entry))
-        return max(ceil(2 * m.mean.shape[-2] * self.images / (m.count * m.mean.shape[-1])) for m in every)
+        found = (moments for entry in self.values() for _, moments in _keyed(entry))
+        return max(ceil(2 * m.mean.shape[-2] * self.images / (m.count * m.mean.shape[-1])) for m in found)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one safetensors file, whole or not at all."""
@@ -112,18 +111,19 @@ class Statistics(Mapping[str, SiteStatistics]):
         tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
         try:
             return Statistics.assemble(header, tensors)
-        except (KeyError, TypeError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise FileFormatError(
                 f"{path} lacks a part of its statistics ({error}). Fit and save them again."
             ) from error
 
-    def tensors(self, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-        """The numbers, as files keep them: symmetric matrices packed, in the given precision."""
+    def tensors(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """The numbers, as files keep them: symmetric matrices packed, spectra in single precision."""
         found: dict[str, Tensor] = {}
         for name, entry in self.sites.items():
+            kept = dtype or (torch.float32 if isinstance(entry.covariance, Spectrum) else torch.float64)
             for key, moments in _keyed(entry):
-                found[f"{name}|{key}|mean"] = moments.mean.to(dtype)
-                found[f"{name}|{key}|scatter"] = pack(moments.scatter).to(dtype)
+                found[f"{name}|{key}|mean"] = moments.mean.to(kept)
+                found[f"{name}|{key}|covariance"] = pack(moments.covariance).to(kept)
         return found
 
     def header(self) -> dict[str, Any]:
@@ -144,6 +144,8 @@ class Statistics(Mapping[str, SiteStatistics]):
             header["weights"],
             {name: tuple(shape) for name, shape in header["inputs"].items()},
             header["note"],
+            tuple(header["classes"]),
+            header["preprocessing"],
         )
 
     def describe(self) -> None:
@@ -155,12 +157,12 @@ class Statistics(Mapping[str, SiteStatistics]):
             (name, type(entry.covariance).__name__, " × ".join(map(str, entry.site.shape)), str(_size(entry)))
             for name, entry in self.sites.items()
         ]
-        head = f"{len(self)} sites, {self.images} images, BatchNorm: {self.batchnorm}, weights {self.weights[:12]}"
+        head = f"{len(self)} sites, {self.images} images, BatchNorm: {self.batchnorm}"
         return f"{head}\n{table(('site', 'covariance', 'shape', 'numbers'), rows)}"
 
 
 def _size(entry: SiteStatistics) -> int:
-    return sum(moments.mean.numel() + pack(moments.scatter).numel() for _, moments in _keyed(entry))
+    return sum(moments.mean.numel() + pack(moments.covariance).numel() for _, moments in _keyed(entry))
 
 
 def _keyed(entry: SiteStatistics) -> Iterator[tuple[str, Moments]]:
@@ -170,24 +172,32 @@ def _keyed(entry: SiteStatistics) -> Iterator[tuple[str, Moments]]:
 
 
 def _entry_to_json(entry: SiteStatistics) -> dict[str, Any]:
-    covariance = {"kind": type(entry.covariance).__name__, "tolerance": asdict(entry.covariance.tolerance)}
+    covariance = {"kind": type(entry.covariance).__name__, "settings": asdict(entry.covariance)}  # type: ignore[call-overload]
     return {"site": asdict(entry.site), "covariance": covariance, "counts": [[m.count for m in p] for p in entry.parts]}
 
 
 def _entry_from_json(text: dict[str, Any], tensors: Mapping[str, Tensor]) -> SiteStatistics:
-    layout, name = text["site"]["layout"], text["site"]["name"]
-    site = Site(
-        name,
-        text["site"]["kind"],
-        tuple(text["site"]["shape"]),
-        Layout(layout["channel"], tuple(layout["grid"]), layout["prefix"]),
-    )
-    ridges = {side: Ridge(**ridge) for side, ridge in text["covariance"]["tolerance"].items()}
-    covariance = STRUCTURES[text["covariance"]["kind"]](tolerance=Tolerance(**ridges))
+    name, kind = text["site"]["name"], text["covariance"]["kind"]
+    layout = text["site"]["layout"]
+    read_as = Layout(layout["channel"], tuple(layout["grid"]), layout["prefix"])
+    if kind not in STRUCTURES:
+        raise FileFormatError(
+            f"These statistics were fitted with the covariance {kind!r}, which is not known here. Import it and call "
+            f"shiftmatch.register_covariance({kind}) before loading."
+        )
+    site = Site(**text["site"] | {"shape": tuple(text["site"]["shape"]), "layout": read_as})
+    covariance = _rebuilt(STRUCTURES[kind](), text["covariance"]["settings"])
 
     def moments(i: int, j: int, count: int) -> Moments:
-        mean, scatter = (tensors[f"{name}|{i}.{j}|{what}"].double() for what in ("mean", "scatter"))
-        return Moments(count, mean, unpack(scatter, mean.shape[-2]))
+        mean, packed = (tensors[f"{name}|{i}.{j}|{what}"].double() for what in ("mean", "covariance"))
+        scatter = unpack(packed, mean.shape[-2]) * (count * mean.shape[-1])
+        return Moments(count, mean, scatter)
 
     parts = tuple(tuple(moments(i, j, n) for j, n in enumerate(part)) for i, part in enumerate(text["counts"]))
     return SiteStatistics(site, covariance, parts)
+
+
+def _rebuilt(default: Any, settings: Mapping[str, Any]) -> Any:
+    """A dataclass with other settings, dataclasses among them included."""
+    parts = {name: getattr(default, name) for name in settings}
+    return replace(default, **{n: _rebuilt(parts[n], v) if is_dataclass(parts[n]) else v for n, v in settings.items()})

@@ -1,8 +1,7 @@
 """One forward pass written down: which function made which tensor from which others, inside which module."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from shiftmatch.matching.site import INPUT
 
 CHANNELS_FIRST = {"conv1d", "conv2d", "conv3d", "batch_norm", "group_norm", "instance_norm"}
 CHANNELS_LAST = {"linear", "layer_norm", "rms_norm"}
+RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 MOVES_AXES = {"permute", "transpose", "movedim", "moveaxis", "swapaxes", "swapdims"}
 
 
@@ -26,6 +26,7 @@ class Node:
     inputs: tuple[int, ...]  # nodes, in the order of the arguments; the network's inputs are nodes themselves
     shape: tuple[int, ...]
     channel: int  # which axis holds the channels
+    batch: int  # which axis holds the images
     address: str  # module:function#call
 
 
@@ -69,14 +70,13 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def trace(model: nn.Module, inputs: dict[str, Tensor], run: Callable[[], object]) -> Trace:
-    """Write down what `run`, a forward pass of the model from those inputs, does. The model is given back unchanged."""
+    """Write down what `run`, a forward pass of the model from those inputs, does; hooks stay in the model, a twin."""
     recorder = _Recorder(inputs)
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            stack.enter_context(module.register_forward_pre_hook(recorder.entering(name)))
-            stack.enter_context(module.register_forward_hook(recorder.leaving, always_call=True, with_kwargs=True))
-        with recorder:
-            output = run()
+    for name, module in model.named_modules():
+        module.register_forward_pre_hook(recorder.entering(name))
+        module.register_forward_hook(recorder.leaving, always_call=True, with_kwargs=True)
+    with recorder:
+        output = run()
     record = recorder.record
     record.outputs = tuple(dict.fromkeys(recorder.known(output)))
     return record
@@ -91,7 +91,7 @@ class _Recorder(TorchFunctionMode):
         self._under_way: list[tuple[str, int]] = []  # modules, and how many nodes there were when they began
         self._calls: Counter[str] = Counter()
         for name, tensor in inputs.items():
-            self.record.inputs[name] = self._add("input", (), tensor, 1, name)
+            self.record.inputs[name] = self._add("input", (), tensor, (1, 0), name)
 
     def known(self, value: object) -> list[int]:
         return [self._made_by[id(tensor)] for tensor in tensors_in(value) if id(tensor) in self._made_by]
@@ -120,13 +120,14 @@ class _Recorder(TorchFunctionMode):
         address = f"{self._under_way[-1][0]}:{name}"
         if sources:
             for tensor in filter(Tensor.is_floating_point, tensors_in(output)):
-                channel = _channel_axis(func, tensor, self.record.nodes[sources[0]], args, kwargs)
-                self._add(name, sources, tensor, channel, numbered(address, self._calls[address]))
+                source = self.record.nodes[sources[0]]
+                axes = [find(func, tensor, source, args, kwargs) for find in (_channel_axis, _batch_axis)]
+                self._add(name, sources, tensor, axes, numbered(address, self._calls[address]))
         return output
 
-    def _add(self, function: str, sources: tuple[int, ...], tensor: Tensor, channel: int, address: str) -> int:
-        index = len(self.record.nodes)
-        self.record.nodes.append(Node(index, function, sources, tuple(tensor.shape), channel, address))
+    def _add(self, function: str, sources: tuple[int, ...], tensor: Tensor, axes: Sequence[int], address: str) -> int:
+        index, (channel, batch) = len(self.record.nodes), axes
+        self.record.nodes.append(Node(index, function, sources, tuple(tensor.shape), channel, batch, address))
         self._made_by[id(tensor)] = index
         self._alive.append(tensor)
         return index
@@ -156,13 +157,27 @@ _SIZES = (2, 3, 5, 7, 11, 13, 17, 19)
 
 def _channel_axis(func: Any, made: Tensor, source: Node, args: Any, kwargs: Any) -> int:
     name = function_name(func)
-    if name in CHANNELS_LAST:
+    if name in CHANNELS_LAST | RECURRENT:
         return made.ndim - 1
     if name in CHANNELS_FIRST:
         return 1
-    if name in MOVES_AXES:  # do the same to a tensor whose axes can be told apart by their size
-        probe = torch.empty(_SIZES[: made.ndim], device="meta")
-        return int(func(probe, *args[1:], **kwargs).shape.index(_SIZES[source.channel]))
+    if name in MOVES_AXES:
+        return _moved_axis(func, source.channel, made.ndim, args, kwargs)
     if made.ndim == len(source.shape):
         return source.channel
     return 2 if made.ndim == 3 else 1
+
+
+def _batch_axis(func: Any, made: Tensor, source: Node, args: Any, kwargs: Any) -> int:
+    if function_name(func) in MOVES_AXES:
+        return _moved_axis(func, source.batch, made.ndim, args, kwargs)
+    images = source.shape[source.batch] if source.shape else 0
+    if made.ndim > source.batch and made.shape[source.batch] == images:
+        return source.batch
+    return next((axis for axis, size in enumerate(made.shape) if size == images), 0)
+
+
+def _moved_axis(func: Any, axis: int, ndim: int, args: Any, kwargs: Any) -> int:
+    """Do the same to a tensor whose axes can be told apart by their size."""
+    probe = torch.empty(_SIZES[:ndim], device="meta")
+    return int(func(probe, *args[1:], **kwargs).shape.index(_SIZES[axis]))

@@ -49,14 +49,24 @@ def fingerprint(model: nn.Module) -> str:
     >>> fingerprint(net) == fingerprint(net)
     True
     """
-    digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        if not isinstance(tensor, torch.Tensor) or name.endswith("num_batches_tracked"):
-            continue
-        values = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
-        digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return hashlib.sha256(repr(weight_hashes(model)).encode()).hexdigest()
+
+
+def weight_hashes(model: nn.Module) -> dict[str, str]:
+    """Sixteen digits for every parameter and buffer, so that it can be said which one differs.
+
+    >>> list(weight_hashes(nn.Linear(2, 2)))
+    ['weight', 'bias']
+    """
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if isinstance(tensor, Tensor)}
+    return {name: _tensor_hash(x) for name, x in tensors.items() if not name.endswith("num_batches_tracked")}
+
+
+def _tensor_hash(tensor: Tensor) -> str:
+    values = tensor.detach().cpu().contiguous()
+    digest = hashlib.sha256(f"{values.dtype} {tuple(values.shape)}".encode())
+    digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
 
 
 class _Reader:

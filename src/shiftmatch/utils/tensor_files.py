@@ -1,5 +1,6 @@
 """Our files: tensors in one safetensors file with one JSON header, written whole and read with suspicion."""
 
+import hashlib
 import json
 import struct
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,12 @@ from shiftmatch.utils.files import atomic_path
 KEY = "shiftmatch"
 """Where the header lies in a safetensors file's metadata."""
 
+CHECKSUM = "checksum"
+"""The entry of the header that tells whether the tensors are those that were written."""
+
+SIZE = struct.Struct("<Q")
+"""The length of a safetensors file's own header, at its beginning."""
+
 ALIGNMENT = 8
 """Tensors begin at multiples of so many bytes, as the format wants it."""
 
@@ -30,9 +37,9 @@ def save_tensors(
     path: str | PathLike[str], tensors: dict[str, Tensor], *, kind: str, version: int, header: dict[str, Any]
 ) -> None:
     """Write tensors and a header, atomically."""
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        save_file(contiguous, temporary, {KEY: _header_text(kind, version, header)})
+        save_file(contiguous, temporary, {KEY: _header_text(kind, version, header | {CHECKSUM: _checksum(contiguous)})})
 
 
 def save_rows(
@@ -53,37 +60,62 @@ def save_rows(
         end += size
         shape = [count, *tensor.shape]
         entries[name] = {"dtype": _NAMES[tensor.dtype], "shape": shape, "data_offsets": [starts[name], end]}
-    head = json.dumps({"__metadata__": {KEY: _header_text(kind, version, header)}, **entries}).encode()
-    head += b" " * (-len(head) % ALIGNMENT)
-    written = 0
+
+    def head(checksums: list[str]) -> bytes:
+        text = _header_text(kind, version, header | {CHECKSUM: checksums})
+        found = json.dumps({"__metadata__": {KEY: text}, **entries}).encode()
+        return found + b" " * (-len(found) % ALIGNMENT)
+
+    checksums: list[str] = []
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.write(struct.pack("<Q", len(head)) + head)
-        base = file.tell()
+        base = len(head([_checksum({})] * count)) + SIZE.size
         for row in chain([first], rows):
-            for name, tensor in row.items():
-                file.seek(base + starts[name] + written * tensor.nbytes)
-                file.write(tensor.contiguous().numpy().tobytes())
-            written += 1
-        if written != count:
-            raise InputError(f"{path} was to hold {count} rows; there were {written}.")
+            contiguous = {name: tensor.contiguous() for name, tensor in row.items()}
+            for name, tensor in contiguous.items():
+                file.seek(base + starts[name] + len(checksums) * tensor.nbytes)
+                file.write(tensor.numpy().tobytes())
+            checksums.append(_checksum(contiguous))
+        if len(checksums) != count:
+            raise InputError(f"{path} was to hold {count} rows; there were {len(checksums)}.")
+        file.seek(0)
+        file.write(SIZE.pack(base - SIZE.size) + head(checksums))
 
 
 def load_tensors(path: str | PathLike[str], *, kind: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and header of a file of that kind; `version` is the newest format that can be understood."""
     with _opened(path, kind, version) as (file, header):
-        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118 (not a mapping)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    _verify(path, tensors, header.pop(CHECKSUM, None))
+    return tensors, header
 
 
 def load_row(path: str | PathLike[str], index: int, *, kind: str, version: int) -> dict[str, Tensor]:
     """Read one row of what `save_rows` has written, and nothing else of it."""
-    with _opened(path, kind, version) as (file, _):
-        return {name: file.get_slice(name)[index] for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    with _opened(path, kind, version) as (file, header):
+        row = {name: file.get_slice(name)[index] for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    known = header.get(CHECKSUM)
+    _verify(path, row, known[index] if isinstance(known, list) and index < len(known) else known)
+    return row
 
 
 def load_header(path: str | PathLike[str], *, kind: str, version: int) -> dict[str, Any]:
     """Read the header alone."""
     with _opened(path, kind, version) as (_, header):
-        return header
+        return {name: value for name, value in header.items() if name != CHECKSUM}
+
+
+def _checksum(tensors: dict[str, Tensor]) -> str:
+    """Of the names, kinds and bytes of tensors, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _verify(path: str | PathLike[str], tensors: dict[str, Tensor], known: object) -> None:
+    if known is not None and known != _checksum(tensors):
+        raise FileFormatError(f"{path} is damaged: its numbers are not those that were written. Make or copy it again.")
 
 
 def _header_text(kind: str, version: int, header: dict[str, Any]) -> str:

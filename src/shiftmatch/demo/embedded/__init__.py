@@ -3,6 +3,7 @@
 The files were made by paper/recipes/mnist_lenet.py and recipes/embedded.py; the JSON files beside them say how.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,15 @@ from torch import Tensor
 
 from shiftmatch.data.images import Labelled
 from shiftmatch.errors import InputError
-from shiftmatch.matching.members import MemberStatistics
+from shiftmatch.matching.members import load_members
+from shiftmatch.matching.statistics import Statistics
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.shapes import Images, Pixels
 
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER / "mnist.npz"
 POSTERIORS = ("gaussian", "empcov", "ensemble")
-COVARIANCES = ("SpatialKronecker", "ChannelMoments")
+COVARIANCES = ("Spectrum", "SpatialKronecker", "ChannelMoments")
 MEAN, STD = 0.1307, 0.3081
 """Of all MNIST training pixels, divided by 255: what the networks were trained with."""
 
@@ -61,15 +63,15 @@ def posterior(name: str = "gaussian") -> Posterior:
     return Posterior.load(posterior_file(name))
 
 
-def statistics(name: str = "gaussian", covariance: str = "SpatialKronecker") -> MemberStatistics:
+def statistics(name: str = "gaussian", covariance: str = "Spectrum") -> Sequence[Statistics]:
     """The statistics of each draw on the images that it was trained on.
 
-    `covariance` is "SpatialKronecker", which ShiftMatch uses, or "ChannelMoments", which is test-time batchnorm.
+    `covariance` is "Spectrum", the default, "SpatialKronecker", the paper's, or "ChannelMoments", test-time batchnorm.
 
     >>> list(statistics("ensemble")[0])
     ['input', 'conv1', 'conv2', 'dense1', 'dense2']
     """
-    return MemberStatistics.load(statistics_file(name, covariance))
+    return load_members(statistics_file(name, covariance))
 
 
 def posterior_file(name: str) -> Path:

@@ -1,0 +1,100 @@
+"""Bases in which features of natural images are nearly uncorrelated: the cosine and the Fourier transform."""
+
+from collections.abc import Sequence
+from math import pi
+from typing import Protocol, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from shiftmatch.shapes import Features
+
+Coefficients = Tensor
+"""Features in a basis: (b c *frequencies), complex for the Fourier transform."""
+
+
+class Basis(Protocol):
+    """An orthonormal transform of all axes of space."""
+
+    def matrices(self, space: Sequence[int]) -> list[Tensor]:
+        """What the transform needs for maps of that size, in double precision."""
+
+    def forward(self, x: Features, matrices: Sequence[Tensor]) -> Coefficients:
+        """Features to coefficients."""
+
+    def inverse(self, z: Coefficients, matrices: Sequence[Tensor], space: Sequence[int]) -> Features:
+        """Coefficients to features."""
+
+    def multiplicity(self, space: Sequence[int]) -> Float[Tensor, "*frequencies"]:
+        """How many real coordinates of the whole transform each coefficient stands for."""
+
+
+def dct_matrix(side: int) -> Float[Tensor, "i j"]:
+    """The orthonormal DCT-II: D[i, j] = √(2/n) cos(π (j + ½) i / n), the first row divided by √2.
+
+    >>> torch.allclose(dct_matrix(4) @ dct_matrix(4).mT, torch.eye(4, dtype=torch.float64))
+    True
+    """
+    i, j = torch.arange(side, dtype=torch.float64)[:, None], torch.arange(side, dtype=torch.float64)
+    matrix: Tensor = (2 / side) ** 0.5 * torch.cos(pi * (j + 0.5) * i / side)
+    return torch.cat([matrix[:1] / 2**0.5, matrix[1:]])
+
+
+@final
+class DCT:
+    """The cosine transform along every axis: real, and without the wrap-around of the Fourier transform."""
+
+    def matrices(self, space: Sequence[int]) -> list[Tensor]:
+        return [dct_matrix(side) for side in space]
+
+    def forward(self, x: Features, matrices: Sequence[Tensor]) -> Coefficients:
+        return _along_axes(x, matrices)
+
+    def inverse(self, z: Coefficients, matrices: Sequence[Tensor], space: Sequence[int]) -> Features:
+        return _along_axes(z, [matrix.mT for matrix in matrices])
+
+    def multiplicity(self, space: Sequence[int]) -> Float[Tensor, "*frequencies"]:
+        return torch.ones(tuple(space), dtype=torch.float64)
+
+
+@final
+class DFT:
+    """The Fourier transform: exact where images wrap around."""
+
+    def matrices(self, space: Sequence[int]) -> list[Tensor]:
+        return []
+
+    def forward(self, x: Features, matrices: Sequence[Tensor]) -> Coefficients:
+        coefficients: Tensor = torch.fft.rfftn(x, dim=list(range(2, x.ndim)), norm="ortho")
+        return coefficients
+
+    def inverse(self, z: Coefficients, matrices: Sequence[Tensor], space: Sequence[int]) -> Features:
+        x: Tensor = torch.fft.irfftn(z, s=list(space), dim=list(range(2, z.ndim)), norm="ortho")
+        return x
+
+    def multiplicity(self, space: Sequence[int]) -> Float[Tensor, "*frequencies"]:
+        """Two for a frequency that stands for its negative too."""
+        if not space:
+            return torch.ones((), dtype=torch.float64)
+        *others, last = space
+        half = torch.full((last // 2 + 1,), 2.0, dtype=torch.float64)
+        half[0] = 1
+        if last % 2 == 0:
+            half[-1] = 1
+        return half.expand(*others, -1).clone()
+
+
+BASES: dict[str, Basis] = {"dct": DCT(), "dft": DFT()}
+
+
+def _along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+    """Multiply every axis of space by its matrix."""
+    for axis, matrix in enumerate(matrices, start=2):
+        if axis == x.ndim - 1:
+            x = x @ matrix.mT
+        elif axis == x.ndim - 2:
+            x = matrix @ x
+        else:
+            x = (x.movedim(axis, -1) @ matrix.mT).movedim(-1, axis)
+    return x

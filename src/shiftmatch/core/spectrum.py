@@ -1,0 +1,270 @@
+"""Structures whose map is one gain and one offset per coefficient: the channels' moments, and their spectra."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+from operator import add
+from typing import ClassVar, NamedTuple, TypeAlias, final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+from shiftmatch.core.basis import BASES, Coefficients
+from shiftmatch.core.moments import Moments, constant, shrinkage_for, to_float64
+from shiftmatch.core.views import NOT_FINITE, Target, View, check_finite, chunks, compute_dtype, measure_views
+from shiftmatch.errors import InputError, NonFiniteError
+from shiftmatch.shapes import Features
+
+_RESIZING = {1: "linear", 2: "bilinear", 3: "trilinear"}
+
+
+class Prior(NamedTuple):
+    """How many images the training statistics count for: in the channels' moments, and in the shape of the spectrum."""
+
+    moments: float | int
+    shape: float | int
+
+
+class BatchMoments(NamedTuple):
+    """Mean and variance of every coefficient of a batch: c channels of f coefficients, f = 1 without space."""
+
+    mean: Tensor  # c f, complex in the Fourier basis
+    variance: Float[Tensor, "c f"]
+    images: int
+
+
+class GainAndOffset(NamedTuple):
+    """The map of a batch, coefficient by coefficient: z' = gain · z + offset."""
+
+    gain: Float[Tensor, "c f"]
+    offset: Tensor  # c f
+
+
+@final
+@dataclass(frozen=True)
+class ChannelMoments:
+    """Mean and variance per channel: test-time batchnorm for any network."""
+
+    prior: ClassVar[Prior] = Prior(0.0, 0.0)
+
+    def measure(self, x: Features) -> tuple[Moments, ...]:
+        """Moments of every channel over images and space."""
+        return measure_views([View(group=(1,))], x)
+
+    def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
+        """Mean and variance of every channel in training."""
+        return {"mean": train[0].mean[:, 0], "variance": train[0].covariance[:, 0]}
+
+    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+        """X' = √(v°/v) (x − m) + m° in every channel."""
+        return _transport(self, x, target, prior, images)
+
+    def coefficients(self, x: Features, target: Target) -> Coefficients:
+        """The features themselves."""
+        return x.to(compute_dtype(x))
+
+    def summarise(self, z: Coefficients, images: int) -> BatchMoments:
+        """Mean and variance over images and space, without gradients."""
+        axes = [axis for axis in range(z.ndim) if axis != 1]
+        variance, mean = torch.var_mean(z.detach(), dim=axes, correction=0)
+        return BatchMoments(mean[:, None], variance[:, None], images)
+
+    def gain_and_offset(self, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
+        """Gain = √(v°/v), offset = m° − gain · m, with m and v pulled toward the training data."""
+        shrinkage = shrinkage_for(prior.moments, test.images)
+        _, gain, offset = _channel_map(test.mean, test.variance, target["mean"], target["variance"], shrinkage)
+        return GainAndOffset(gain, offset)
+
+    def features(self, z: Coefficients, target: Target, space: Sequence[int]) -> Features:
+        """The coefficients themselves."""
+        return z
+
+
+@final
+@dataclass(frozen=True)
+class Spectrum:
+    """Per channel, the mean and variance of every frequency: what a stationary corruption changes.
+
+    With z = D_h x D_wᵀ, test moments m and v, training moments m° and v°, and ε = floor · mean of v°:
+
+        z₁ = a z + b                                   moves the channel's mean and variance
+        z' = √((v° + ε) / (v₁ + ε)) (z₁ − m₁) + m°     moves the shape of its spectrum
+
+    The training data counts for `Prior.moments` images in the first step and for `Prior.shape` in the second.
+    `basis` is "dct" or "dft"; `floor` keeps frequencies without variance from being amplified. Features without space
+    have no shape: they are matched in mean and variance.
+
+    >>> train = torch.randn(500, 2, 8, 8)
+    >>> spectrum = Spectrum()
+    >>> target = spectrum.target(spectrum.measure(train), (8, 8))
+    >>> torch.allclose(spectrum.transport(train, target, Prior(0, 0), 500), train, atol=1e-4)
+    True
+    """
+
+    basis: str = "dct"
+    floor: float = 1e-4
+    prior: ClassVar[Prior] = Prior(16.0, 256.0)
+
+    def __post_init__(self) -> None:
+        if self.basis not in BASES:
+            raise InputError(f"The basis of a spectrum is one of {', '.join(BASES)}; got {self.basis!r}.")
+
+    def measure(self, x: Features) -> tuple[Moments, ...]:
+        """Moments of every coefficient over the images, summed over chunks in float64."""
+        basis, space = BASES[self.basis], x.shape[2:]
+        matrices = [matrix.to(x.device, compute_dtype(x)) for matrix in basis.matrices(space)]
+
+        def moments(chunk: Features) -> Moments:
+            z = basis.forward(chunk.to(compute_dtype(x)), matrices) if space else chunk
+            mean, variance, images = self.summarise(z, len(z))
+            return Moments(images, _real_columns(mean), to_float64(variance * images).reshape(-1, 1, 1))
+
+        measured = reduce(add, map(moments, chunks(x.detach())))
+        check_finite([measured])
+        return (measured,)
+
+    def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
+        """Moments of coefficients and channels in training, and what the transform needs."""
+        basis = BASES[self.basis]
+        multiplicity = basis.multiplicity(space).flatten()
+        weight = multiplicity / multiplicity.sum()
+        mean, variance = _from_columns(train[0].mean, len(weight)), train[0].scatter.reshape(-1, len(weight))
+        variance = variance / train[0].count
+        unit = torch.zeros_like(weight)
+        unit[0] = multiplicity.sum().sqrt()
+        found = {"mean": mean, "variance": variance, "weight": weight, "unit": unit}
+        found["channel_mean"], found["channel_variance"] = _channel_moments(mean, variance, found)
+        found["floor"] = self.floor * (variance * weight).sum(-1, keepdim=True)
+        return found | {f"matrix{i}": matrix for i, matrix in enumerate(basis.matrices(space))}
+
+    def channel_moments(self, train: Sequence[Moments], space: Sequence[int]) -> tuple[Moments, ...]:
+        """The moments of the channels themselves, which those of the spectrum determine (Parseval)."""
+        target, count = self.target(train, space), train[0].count * prod(space)
+        mean, variance = target["channel_mean"], target["channel_variance"]
+        return (Moments(count, mean[..., None], (variance * count)[..., None]),)
+
+    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+        """Move the spectrum of a batch to that of training."""
+        return _transport(self, x, target, prior, images)
+
+    def coefficients(self, x: Features, target: Target) -> Coefficients:
+        """Features in the basis."""
+        x = x.to(compute_dtype(x))
+        return BASES[self.basis].forward(x, _matrices(target, x)) if x.ndim > 2 else x
+
+    def summarise(self, z: Coefficients, images: int) -> BatchMoments:
+        """Mean and variance over the images, without gradients."""
+        z = z.detach().flatten(2) if z.ndim > 2 else z.detach()[..., None]
+        mean = z.mean(0)
+        return BatchMoments(mean, _square(z - mean).mean(0), images)
+
+    def gain_and_offset(self, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
+        """Both steps as one gain and one offset per coefficient."""
+        channel = _channel_moments(test.mean, test.variance, target)
+        shrinkage = shrinkage_for(prior.moments, test.images)
+        stays, a, b = _channel_map(*channel, target["channel_mean"], target["channel_variance"], shrinkage)
+        b = b * target["unit"]
+        shrinkage = shrinkage_for(prior.shape, test.images)
+        mean = _shrink(a * test.mean + b, target["mean"], shrinkage)
+        variance = _shrink(a * a * test.variance, target["variance"], shrinkage)
+        floor = target["floor"] + torch.finfo(variance.dtype).tiny
+        gain = torch.where(stays, 1.0, torch.sqrt((target["variance"] + floor) / (variance + floor)))
+        return GainAndOffset(gain * a, torch.where(stays, 0.0, gain * (b - mean) + target["mean"]))
+
+    def resized(self, train: Sequence[Moments], space: Sequence[int], to: Sequence[int]) -> tuple[Moments, ...]:
+        """What the moments would be on maps of another size: the mean image resized, variances by frequency.
+
+        A variance belongs to a number of cycles per pixel, which is the same on a larger map.
+        """
+        target, channels, mode = self.target(train, space), len(train[0].mean) // prod(space), _RESIZING[len(space)]
+        if self.basis != "dct":
+            raise InputError(f"Only spectra in the DCT basis can be resized; this one is {self.basis!r}.")
+
+        def interpolated(x: Tensor) -> Tensor:
+            return functional.interpolate(x.reshape(1, channels, *space), size=tuple(to), mode=mode)[0]
+
+        image = BASES["dct"].inverse(
+            target["mean"].reshape(1, channels, *space), _matrices(target, target["mean"]), space
+        )
+        mean = BASES["dct"].forward(interpolated(image)[None], BASES["dct"].matrices(to))[0]
+        variance = interpolated(target["variance"])
+        return (Moments(train[0].count, mean.reshape(-1, 1, 1), (variance * train[0].count).reshape(-1, 1, 1)),)
+
+    def features(self, z: Coefficients, target: Target, space: Sequence[int]) -> Features:
+        """Undo `coefficients`."""
+        return BASES[self.basis].inverse(z, _matrices(target, z), space) if len(space) else z
+
+
+Elementwise: TypeAlias = ChannelMoments | Spectrum
+"""Structures whose map needs no eigendecomposition."""
+
+
+def _transport(structure: Elementwise, x: Features, target: Target, prior: Prior, images: int) -> Features:
+    z = structure.coefficients(x, target)
+    test = structure.summarise(z, images)
+    check_batch(test)
+    return structure.features(apply(z, structure.gain_and_offset(test, target, prior)), target, x.shape[2:]).to(x.dtype)
+
+
+def check_batch(test: BatchMoments) -> None:
+    """Refuse the moments of features that are not finite; a compiled graph cannot ask."""
+    if not torch.compiler.is_compiling() and not test.variance.sum().isfinite():
+        raise NonFiniteError(NOT_FINITE)
+
+
+def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
+    """Z' = gain · z + offset in every coefficient."""
+    shape = z.shape[1:] if affine.gain.shape[1] > 1 else (-1, *[1] * (z.ndim - 2))
+    gain, offset = affine.gain.reshape(shape).to(z.real.dtype), affine.offset.reshape(shape).to(z.dtype)
+    return gain * z + offset
+
+
+def _channel_moments(mean: Tensor, variance: Tensor, target: Target) -> tuple[Tensor, Tensor]:
+    """Mean and variance of channels from those of their coefficients; the zero frequency counts for the mean alone."""
+    level = mean[:, :1].real / target["unit"][0]
+    within = (variance * target["weight"]).sum(-1, keepdim=True)
+    between = (_square(mean) * target["weight"])[:, 1:].sum(-1, keepdim=True)
+    return level, within + between
+
+
+def _channel_map(
+    mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, shrinkage: float
+) -> tuple[Bool[Tensor, "c 1"], Tensor, Tensor]:
+    """Which channels are constant and stay as they are, and the a and b of x' = a x + b that moves all others."""
+    stays = _either_constant(mean, variance, to_mean, to_variance)
+    a = torch.sqrt(to_variance / torch.where(stays, 1.0, _shrink(variance, to_variance, shrinkage)))
+    b = to_mean - a * _shrink(mean, to_mean, shrinkage)
+    return stays, torch.where(stays, 1.0, a), torch.where(stays, 0.0, b)
+
+
+def _either_constant(mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor) -> Bool[Tensor, "c f"]:
+    ours, theirs = constant(mean.square(), variance, to_variance), constant(to_mean.square(), to_variance, variance)
+    return ours | theirs
+
+
+def _shrink(ours: Tensor, theirs: Tensor, shrinkage: float) -> Tensor:
+    return theirs if shrinkage == 1 else ours + shrinkage * (theirs - ours)
+
+
+def _square(z: Tensor) -> Tensor:
+    """|z|², coordinate by coordinate."""
+    return torch.view_as_real(z).square().sum(-1) if z.is_complex() else z.square()
+
+
+def _matrices(target: Target, like: Tensor) -> list[Tensor]:
+    return [target[f"matrix{i}"].to(like.dtype) for i in range(len(target)) if f"matrix{i}" in target]
+
+
+def _real_columns(mean: Tensor) -> Float[Tensor, "g 1 k"]:
+    """Means of coefficients as moments keep them: real and imaginary parts are two columns."""
+    columns = torch.view_as_real(mean) if mean.is_complex() else mean[..., None]
+    return to_float64(columns.reshape(-1, 1, columns.shape[-1]))
+
+
+def _from_columns(mean: Float[Tensor, "g 1 k"], coefficients: int) -> Tensor:
+    if mean.shape[-1] == 2:
+        return torch.view_as_complex(mean.contiguous()).reshape(-1, coefficients)
+    return mean.reshape(-1, coefficients)

@@ -1,0 +1,145 @@
+"""Batches of every kind that loaders yield, as the arguments of a network."""
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from shiftmatch.errors import InputError
+from shiftmatch.matching.site import INPUT
+
+LABELS = ("label", "labels", "target", "targets")
+"""What collators call the labels in a dictionary."""
+
+BATCH_SIZE = 256
+"""Images per batch when all of them come as one tensor."""
+
+
+@final
+@dataclass(frozen=True)
+class Inputs:
+    """The arguments of one call of a network.
+
+    >>> Inputs.of((torch.zeros(2, 3), torch.tensor([0, 1]))).images
+    2
+    """
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, batch: object) -> "Inputs":
+        """What a network takes of a batch: a tensor, (inputs, labels), ((input, input), labels), or a dictionary.
+
+        The labels of a dictionary are left out; its other tensors are keyword arguments, as Hugging Face collators
+        make them.
+        """
+        if isinstance(batch, Inputs):
+            return batch
+        if isinstance(batch, list | tuple):
+            batch = _without_labels(batch)
+        if isinstance(batch, Tensor):
+            return cls((batch,))
+        if isinstance(batch, Mapping):
+            found = {name: value for name, value in batch.items() if name not in LABELS}
+            if any(isinstance(value, Tensor) for value in found.values()):
+                return cls((), found)
+        if isinstance(batch, list | tuple) and batch and all(isinstance(x, Tensor) for x in batch):
+            return cls(tuple(batch))
+        raise InputError(
+            "A batch is a tensor, (inputs, labels) with the inputs first, ((input, other input), labels), or a "
+            f"dictionary of tensors such as {{'pixel_values': images}}; got {_described(batch)}."
+        )
+
+    @property
+    def images(self) -> int:
+        """The number of images."""
+        return max((len(x) for x in self.tensors() if x.ndim), default=0)
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors among the arguments."""
+        return [x for x in (*self.args, *self.kwargs.values()) if isinstance(x, Tensor)]
+
+    def first(self, images: int) -> "Inputs":
+        """The same for the first images."""
+        total = self.images
+
+        def few(value: Any) -> Any:
+            return value[:images] if isinstance(value, Tensor) and value.ndim and len(value) == total else value
+
+        return Inputs(tuple(map(few, self.args)), {name: few(value) for name, value in self.kwargs.items()})
+
+    def on(self, model: nn.Module, device: torch.device | str | None = None) -> "Inputs":
+        """Where the model is, floating-point tensors in its precision."""
+        like = next((p for p in model.parameters() if p.is_floating_point()), None)
+        if like is None:
+            return self
+
+        def moved(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            return value.to(device or like.device, like.dtype if value.is_floating_point() else value.dtype)
+
+        return Inputs(tuple(map(moved, self.args)), {name: moved(value) for name, value in self.kwargs.items()})
+
+    def named(self, model: nn.Module) -> dict[str, Tensor]:
+        """The floating-point inputs by the name of their site, positional and by keyword alike.
+
+        >>> list(Inputs((torch.zeros(1, 2),)).named(nn.Linear(2, 2)))
+        ['input']
+        """
+        values = dict(zip(_positional_names(model, len(self.args)), self.args, strict=True)) | dict(self.kwargs)
+        found = [name for name, value in values.items() if is_features(value)]
+        return {INPUT if len(found) == 1 else f"{INPUT}[{name}]": values[name] for name in found}
+
+
+def batches_of(data: Iterable[Any], batch_size: int = BATCH_SIZE) -> Iterable[Any]:
+    """Data as batches: a loader as it is, one tensor of images in parts.
+
+    >>> [len(part) for part in batches_of(torch.zeros(5, 3), batch_size=4)]
+    [4, 1]
+    """
+    return data.split(batch_size) if isinstance(data, Tensor) else data
+
+
+def is_features(value: object) -> bool:
+    """Whether a value is a batch of floating-point features."""
+    return isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 2
+
+
+def check_images(inputs: Inputs) -> None:
+    """Refuse what looks like images but is not in floating point."""
+    for value in (*inputs.args, *inputs.kwargs.values()):
+        if isinstance(value, np.ndarray):
+            raise InputError("Images are a torch tensor here; got a NumPy array. Pass torch.from_numpy(images).")
+        if isinstance(value, Tensor) and value.dtype == torch.uint8:
+            raise InputError(
+                "Images are in floating point, as the network takes them; got uint8 pixels. Preprocess them as in "
+                "training, such as (images / 255 - mean) / std."
+            )
+
+
+def _without_labels(batch: Sequence[Any]) -> object:
+    tensors = [x for x in batch if isinstance(x, Tensor)]
+    if len(batch) > 2 and len(tensors) == len(batch):
+        raise InputError(
+            f"A batch of {len(batch)} tensors does not say which are inputs and which are labels. Let the loader yield "
+            "((img, meta), label): the inputs of the network as one tuple, then the labels."
+        )
+    return batch[0] if batch else batch
+
+
+def _described(batch: object) -> str:
+    if isinstance(batch, Mapping):
+        return f"a dictionary with {', '.join(map(str, batch))}"
+    return f"a {type(batch).__name__}"
+
+
+def _positional_names(model: nn.Module, count: int) -> list[str]:
+    parameters = inspect.signature(model.forward).parameters.values()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [names[i] if i < len(names) else str(i) for i in range(count)]

@@ -1,5 +1,7 @@
 """Laws that every structure obeys, and the matrix ones against slow versions."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -65,7 +67,7 @@ def test_moments_after_matching_are_those_of_training(structure: Covariance, see
 
 @pytest.mark.parametrize("name", ["SpatialKronecker", "ChannelJoint"])
 def test_sequential_matching_is_exact_in_the_view_it_ends_with(name: str) -> None:
-    structure = STRUCTURES[name](regularisation=EXACT)  # type: ignore[call-arg]
+    structure = STRUCTURES[name](regularisation=EXACT)
     train = maps(400, 2, 3, 4)
     after = structure.measure(matched(structure, maps(300, 2, 3, 4, seed=1, scale=3.0), train))[-1]
     wanted = structure.measure(train)[-1]
@@ -106,7 +108,7 @@ LAYOUTS = {
     "images inside": lambda x: x.permute(1, 2, 0, 3).contiguous().permute(2, 0, 1, 3),
     "every second": lambda x: x.repeat_interleave(2, dim=1)[:, ::2],
 }
-SLOW = {
+SLOW: dict[str, tuple[Covariance, Callable[[slow.Array, slow.Array], slow.Array]]] = {
     "rows and columns": (SpatialKronecker(EXACT), slow.spatial_kronecker),
     "spectrum": (Spectrum(), lambda test, train: slow.spectrum(test, train, 0, 0)),
 }
@@ -131,7 +133,7 @@ def test_every_layout_equals_the_slow_version(
         found,
         expected(test.numpy(), train.numpy()),
         rtol=tolerance,
-        atol=tolerance,  # type: ignore[operator]
+        atol=tolerance,
     )
     assert torch.equal(x, before)
 

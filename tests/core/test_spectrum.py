@@ -77,7 +77,8 @@ def _waves(images: int, seed: int) -> torch.Tensor:
     """Stationary images that wrap around, with a spectrum that falls with frequency."""
     frequencies = torch.fft.fftfreq(8)[:, None].square() + torch.fft.rfftfreq(8).square()
     z = torch.fft.rfft2(randn(images, 1, 8, 8, seed=seed), norm="ortho")
-    return torch.fft.irfft2(z / (0.1 + frequencies.sqrt()), s=(8, 8), norm="ortho")
+    x: torch.Tensor = torch.fft.irfft2(z / (0.1 + frequencies.sqrt()), s=(8, 8), norm="ortho")
+    return x
 
 
 def test_another_size_is_resampled() -> None:

@@ -88,8 +88,8 @@ def test_statistics_of_members_may_be_kept_in_a_file(tmp_path: Path) -> None:
 def test_test_time_batchnorm_is_channel_moments_where_there_is_no_batchnorm() -> None:
     network, bare = SmallBatchNormNet(), GroupNormNet().eval()
     assert_close(METHODS["batchnorm"](network, TRAIN)(TEST), adapt_batchnorm(network)(TEST))
-    assert_close(METHODS["batchnorm-prior"](network, TRAIN)(TEST), adapt_batchnorm(network, prior=PRIOR)(TEST))
-    matched = match(bare, fit(bare, TRAIN, covariance=ChannelMoments(), progress=False), prior=PRIOR)
+    assert_close(METHODS["batchnorm-prior"](network, TRAIN)(TEST), adapt_batchnorm(network, prior_images=PRIOR)(TEST))
+    matched = match(bare, fit(bare, TRAIN, covariance=ChannelMoments(), progress=False), prior_images=PRIOR)
     assert_close(METHODS["batchnorm-prior"](bare, TRAIN)(TEST), matched(TEST))
 
 

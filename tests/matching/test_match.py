@@ -156,7 +156,7 @@ def test_the_paper_preset_is_the_authors_arithmetic_from_end_to_end() -> None:
     net = net.double().eval()
     train, test = maps(120, 2, 6, 6).abs() / 8, maps(90, 2, 6, 6, seed=1, scale=2.0).abs() / 8
     robust = sm.match(net, sm.fit(net, [train], preset="paper", progress=False), prior_images=0)
-    kernel = net[0].weight.detach().numpy()  # type: ignore[union-attr, operator]
+    kernel = net[0].weight.detach().numpy()  # type: ignore[operator]
     x = slow.authors_matching(test.numpy(), train.numpy(), jitter=0.0, floor=1e-3)
     features, before = (slow.batch_normalised(slow.convolved(images, kernel)) for images in (x, train.numpy()))
     matched = np.maximum(slow.authors_matching(features, before, jitter=1e-3, floor=1e-8), 0)

@@ -46,7 +46,7 @@ def enclosing(value: float) -> Callable[[float], float]:
 
 
 def matched(net: int = 0, *, prior: int = 0, seed: int = 0) -> MatchedModel:
-    return match(network(net), fit(network(net), batches(seed), progress=False), prior=prior)
+    return match(network(net), fit(network(net), batches(seed), progress=False), prior_images=prior)
 
 
 class Scale:
@@ -124,7 +124,7 @@ PAIRS: dict[str, Callable[[int], object]] = {
     "weights": network,
     "matched networks": matched,
     "priors": lambda i: matched(prior=i),
-    "priors of batchnorm": lambda i: adapt_batchnorm(network(), prior=i),
+    "priors of batchnorm": lambda i: adapt_batchnorm(network(), prior_images=i),
     "members": lambda i: average([network(0), network(i)]),
     "draws": lambda i: average(Posterior.of([network(i).state_dict()]).models(network())),
     "methods": lambda i: predictor(METHODS[("ShiftMatch", "CORAL")[i]], network(), batches()),

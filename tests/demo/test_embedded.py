@@ -13,7 +13,7 @@ from shiftmatch.data import load
 from shiftmatch.matching.average import average
 from shiftmatch.samplers.posterior import Posterior
 
-with as_file(files("shiftmatch") / "embedded") as folder:
+with as_file(files("shiftmatch") / "demo" / "embedded") as folder:
     EMBEDDED = Path(folder)
 POSTERIORS = ["gaussian", "empcov"]
 

@@ -4,6 +4,7 @@ import pytest
 
 from shiftmatch.corruptions.registry import names
 from shiftmatch.demo.mnist import MEAN, OURS, PLAIN, Findings, MnistDemo
+from shiftmatch.report.series import layer_shifts
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +28,18 @@ def test_matching_beats_plain_hmc_by_five_points_and_the_prior_made_for_it(findi
     assert means[OURS] > means["EmpCov"] + 0.05
 
 
+def test_every_accuracy_has_an_interval_and_is_known_digit_by_digit(findings: Findings) -> None:
+    rows = findings.scores.where(metric="accuracy")
+    assert all(row.n == 500 and row.stderr for row in rows)
+    assert {row.key for row in rows} == set(findings.scores.correct)
+    assert all("±" in str(cell) for column in findings.table().columns[1:] for cell in column.cells)
+
+
 def test_clean_digits_stay_where_they_were(findings: Findings) -> None:
     assert findings.accuracy["clean"][OURS] > findings.accuracy["clean"][PLAIN] - 0.02
-    assert max(findings.shift["clean"].values()) < 0.3
-    assert findings.shift["fog"]["input"] > 1
+    shift = layer_shifts(findings.scores)
+    assert max(shift["clean"].values()) < 0.3
+    assert shift["fog"]["input"] > 1
     before, after = findings.pictures["clean"]
     assert (before.float() - after.float()).abs().mean() < 8
 

@@ -2,16 +2,20 @@ import re
 from collections.abc import Callable
 from importlib.resources import files
 
+import numpy as np
 import pytest
 from made_scores import METHODS, everything, table
 from matplotlib.figure import Figure
 
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
+from shiftmatch.metrics.uncertainty import wilson_interval
 from shiftmatch.report import figures
 
 KINDS = (
     figures.severity_curves,
+    figures.severity_panels,
+    figures.mean_bars,
     figures.heat_map,
     figures.gain_bars,
     figures.reliability_diagram,
@@ -22,12 +26,12 @@ KINDS = (
 @pytest.mark.parametrize("plot", KINDS)
 @pytest.mark.parametrize("severities", [(1, 3, 5), (5,), (None,)])
 def test_every_kind_draws_any_severities(plot: Callable[[Scores], Figure], severities: tuple[int | None, ...]) -> None:
-    figure = plot(everything(severities=severities))
+    figure = plot(everything(severities=severities, n=100 if severities == (5,) else None))
     figure.canvas.draw()
     assert figure.axes
 
 
-@pytest.mark.parametrize("plot", [figures.severity_curves, figures.heat_map])
+@pytest.mark.parametrize("plot", [figures.severity_curves, figures.heat_map, figures.mean_bars])
 def test_one_method_is_enough_for_plots_that_do_not_compare(plot: Callable[[Scores], Figure]) -> None:
     plot(table({"mine: $x^$": {"fog": 0.5}})).canvas.draw()
 
@@ -48,9 +52,45 @@ def test_bars_are_gains_and_losses_have_another_colour() -> None:
     assert len(set(bars.values())) == 2
 
 
+def test_curves_have_bands_and_bars_have_whiskers_where_intervals_are_known() -> None:
+    for n in (None, 100):
+        scores = everything(n=n)
+        bands = figures.severity_curves(scores).axes[0].collections
+        areas = [path for band in bands for path in band.get_paths() if np.size(path.vertices)]
+        assert len(areas) == (len(METHODS) if n else 0)
+        for plot in (figures.gain_bars, figures.mean_bars):
+            (bars,) = plot(scores).axes[0].containers[-1:]
+            assert (bars.errorbar is not None) == bool(n)  # type: ignore[attr-defined]
+        cells = [text.get_text() for text in figures.heat_map(scores).axes[0].texts]
+        assert all("±" in cell for cell in cells) == bool(n)
+
+
+def test_a_band_is_the_interval() -> None:
+    figure = figures.severity_curves(everything(n=100).where(method="plain", metric="accuracy"))
+    heights = np.asarray(figure.axes[0].collections[0].get_paths()[0].vertices)[:, 1]
+    low, high = wilson_interval(90, 100)
+    assert min(abs(heights - 100 * low)) < 1e-9
+    assert min(abs(heights - 100 * high)) < 1e-9
+
+
+def test_the_bar_of_the_method_has_a_colour_of_its_own() -> None:
+    axes = figures.mean_bars(everything(), method="other").axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    colours = {name: bar.get_facecolor() for name, bar in zip(names, axes.patches, strict=True)}
+    assert colours["plain"] == colours["ShiftMatch"] != colours["other"]
+
+
+def test_methods_keep_apart_by_colour_shape_and_dashes() -> None:
+    methods = ["plain", "ShiftMatch", *map(str, range(12))]
+    kinds = figures.styles_of(methods, "plain", "ShiftMatch").values()
+    assert len({tuple(kind.values()) for kind in kinds}) == len(methods)
+
+
 def test_the_colours_are_those_of_the_page() -> None:
-    style = (files("shiftmatch.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    style = (files("shiftmatch.report") / "templates" / "style.css").read_text(encoding="utf-8")
     assert tuple(re.findall(r"--c\d: light-dark\((#\w+)", style)) == figures.COLOURS
+    for name, colour in (("ink", figures.INK), ("soft", figures.SOFT), ("line", figures.LINE), ("loss", figures.LOSS)):
+        assert f"--{name}: light-dark({colour}," in style
 
 
 def test_the_worst_cells_have_frames() -> None:

@@ -4,12 +4,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_scores import METHODS, everything, table
+from made_scores import METHODS, counted, everything, first, table
 from PIL import Image
 
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Score, Scores
-from shiftmatch.report.html import page_of, write_html
+from shiftmatch.report.grid import grid_of
+from shiftmatch.report.html import heat_maps, page_of, write_html
 from shiftmatch.report.measures import measure
 
 NASTY = "</script><b onclick=x>\"'&"
@@ -23,13 +24,22 @@ def page(
 
 def test_the_same_scores_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a.html", "b.html"):
-        write_html(everything(), tmp_path / name)
+        write_html(everything(severities=(5,)), tmp_path / name)
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
-def test_every_score_is_shown_and_every_value_shown_is_a_score() -> None:
-    scores = everything()
-    text = page(scores)
+@pytest.fixture(scope="module")
+def whole() -> str:
+    return page(everything())
+
+
+@pytest.fixture(scope="module")
+def counted_page() -> str:
+    return page(everything(n=200).where(metric=["accuracy", "ece"]))
+
+
+def test_every_score_is_shown_and_every_value_shown_is_a_score(whole: str) -> None:
+    scores, text = everything(), whole
     accuracy = scores.where(metric="accuracy")
     for row in accuracy:
         assert f'data-value="{row.value}"' in text
@@ -39,13 +49,17 @@ def test_every_score_is_shown_and_every_value_shown_is_a_score() -> None:
     means |= set(Scores(over).mean(by=("method",)).values()) | set(
         Scores(over).mean(by=("method", "severity")).values()
     )
-    for shown, words in re.findall(r'data-value="([^"]+)">([^<]+)', section):
+    found = re.findall(
+        r'data-value="([^"]+)"[^>]*>(?:<span class="mark"[^>]*>↓</span>)?<span class="number">([^<]+)', section
+    )
+    assert len(found) >= len(accuracy)
+    for shown, words in found:
         assert words == measure("accuracy").number(float(shown))
         assert any(float(shown) == pytest.approx(value) for value in {row.value for row in accuracy} | means)
 
 
-def test_the_headline_and_the_losses_are_said() -> None:
-    text = unescape(page(everything()))
+def test_the_headline_and_the_losses_are_said(whole: str) -> None:
+    text = unescape(whole)
     assert "<h1>ShiftMatch raises accuracy from" in text
     assert (
         "It loses to plain on clean images (−2.0 points) and in 1 of 9 cells: my own at severity 1 (−4.0 points)."
@@ -61,7 +75,7 @@ def test_words_of_users_are_only_words() -> None:
     assert "<b onclick" not in text
     scripts = Scripts()
     scripts.feed(text)
-    assert scripts.count == 2
+    assert scripts.count == 2  # of the page itself
 
 
 class Scripts(HTMLParser):
@@ -74,8 +88,7 @@ class Scripts(HTMLParser):
         assert tag != "b" or not attrs or "onclick" not in dict(attrs)  # type: ignore[call-overload]
 
 
-def test_sections_without_rows_are_left_out() -> None:
-    whole = page(everything())
+def test_sections_without_rows_are_left_out(whole: str) -> None:
     for part in ("As the corruption grows", "Confidence against accuracy", "features have moved"):
         assert part in whole
     bare = page(table({"plain": {"fog": 0.5}, "ShiftMatch": {"fog": 0.6}}))
@@ -86,21 +99,22 @@ def test_sections_without_rows_are_left_out() -> None:
 def test_pictures_are_held_in_the_page(tmp_path: Path) -> None:
     picture = tmp_path / "scores.before-after.png"
     Image.new("RGB", (4, 4)).save(picture)
-    text = page(everything(), pictures=(picture,))
+    text = page(table({"plain": {"fog": 0.5}, "ShiftMatch": {"fog": 0.6}}), pictures=(picture,))
     assert "Before and after" in text
     assert 'src="data:image/png;base64,' in text
     assert "<figcaption>scores</figcaption>" in text
 
 
-def test_the_protocol_is_readable() -> None:
-    text = page(everything())
+def test_the_protocol_is_readable_and_folded_away(whole: str) -> None:
+    text = whole
+    assert text.index('<details class="facts"><summary>How this was measured') < text.index("settings: sizes")
     assert '<th scope="row">settings: sizes</th><td>1; 2</td>' in text
     assert '<th scope="row">command</th><td>made up</td>' in text
 
 
 @pytest.mark.parametrize("severities", [(None,), (5,), (1, 5), (None, 2, 4)])
 def test_any_severities_make_a_page(severities: tuple[int | None, ...]) -> None:
-    assert "<h1>" in page(everything(severities=severities))
+    assert "<h1>" in page(everything(severities=severities).where(metric="accuracy"))
 
 
 def test_values_that_are_no_numbers_are_shown_as_such() -> None:
@@ -127,7 +141,51 @@ def test_what_cannot_be_compared_is_an_error_that_says_what_to_do() -> None:
         page(apart)
 
 
-def test_all_methods_are_in_the_table() -> None:
-    text = page(everything())
+def test_all_methods_are_in_the_table(whole: str) -> None:
     for method in METHODS:
-        assert f'<th scope="col">{method}</th>' in text
+        assert f'<th scope="col">{method}</th>' in whole
+
+
+def test_every_cell_has_its_interval_and_a_note(counted_page: str) -> None:
+    cells = re.findall(r'<td class="heat[^"]*"[^>]*title="([^"]*)">(.*?)</td>', counted_page)
+    assert len(cells) == 2 * len(METHODS) * 4 * 5
+    assert all("<small>±" in content and note.startswith("95\u00a0% interval") for note, content in cells)
+    assert all("200 images" in note for note, _ in cells)
+
+
+def test_every_method_is_compared_with_the_baseline(counted_page: str) -> None:
+    assert "Every method against plain" in counted_page
+    assert (
+        '<th scope="row">other</th><td>73.7 ± 4.6</td><td>+8.7\u00a0±\u00a01.3 points</td><td>&lt; 0.001</td>'
+        in counted_page
+    )
+
+
+def test_the_headline_has_the_sample_and_says_that_images_were_made_here(counted_page: str, whole: str) -> None:
+    assert "on set-c (200 images, corruptions made here)</h1>" in counted_page
+    assert "on set-c</h1>" in whole
+
+
+def test_without_intervals_the_page_says_so_and_marks_no_winner(whole: str) -> None:
+    assert "no interval known" in whole
+    assert 'class="heat best' not in whole
+    assert "±" not in whole.replace("`±${half}`", "")
+
+
+def test_no_winner_is_marked_within_noise() -> None:
+    for ours, best in ((52, 0), (80, 2)):  # a cell, and the mean
+        right = {"plain": {"fog": first(50, 200), "snow": first(50, 200)}}
+        right["ShiftMatch"] = {"fog": first(ours, 200), "snow": first(51, 200)}
+        text = page(counted(right))
+        assert text.count('class="heat best') == best
+        assert ("within noise" in text[: text.index("</h1>")]) == (best == 0)
+
+
+def test_cells_are_marked_by_more_than_their_colour() -> None:
+    right = {"plain": {"fog": first(50, 100), "snow": first(90, 100)}}
+    right["ours"] = {"fog": first(70, 100), "snow": first(80, 100)}
+    fog, snow = heat_maps(grid_of(counted(right), "set-c", "accuracy"), "plain")[0].rows
+    assert [cell.level for cell in fog.cells] == [0, 22]
+    assert [cell.level for cell in snow.cells] == [45, 34]
+    assert [(cell.best, cell.worst, cell.behind) for cell in fog.cells] == [(False, True, False), (True, True, False)]
+    assert [(cell.best, cell.worst, cell.behind) for cell in snow.cells] == [(True, False, False), (False, False, True)]

@@ -1,39 +1,52 @@
 from pathlib import Path
 
 import pytest
-from made_scores import everything, table
+from made_scores import counted, everything, first, table
 
 from shiftmatch.errors import InputError
 from shiftmatch.report.markdown import markdown_of, write_markdown
 
 EXPECTED = """# a \\_title\\_
 
+ours raises accuracy from 50.0\u00a0% to 65.0\u00a0% on set-c (100 images).
+
 ## set-c: accuracy
 
-ours raises accuracy from 62.5\u00a0% to 75.0\u00a0% on set-c, 12.5 points better than plain: \
-mean over 2 corruptions at severity 5. On clean images, from 90.0\u00a0% to 91.0\u00a0%, 1.0 points better. \
-It gains most under fog at severity 5: +30.0 points.
+From 50.0\u00a0% to 65.0\u00a0%, 15.0\u00a0±\u00a04.7 points better than plain (p &lt; 0.001): \
+mean over 2 corruptions at severity 5, 100 images in each of 2 cells. \
+It gains most under fog at severity 5: +31.0\u00a0±\u00a09.3 points. \
+It is worse within noise in 1 of 2 cells: snow at severity 5 (−1.0\u00a0±\u00a03.3 points).
 
-It loses to plain in 1 of 2 cells: snow at severity 5 (−5.0 points).
+± is half of a 95\u00a0% interval over test images. Differences are taken image by image (paired). Cells are tested \
+one by one, without correction for their number.
+
+| method | mean | against plain | p |
+|---|---:|---:|---:|
+| ours | 65.0 ± 7.6 | +15.0\u00a0±\u00a04.7 points | &lt; 0.001 |
 
 accuracy, in %, severity 5:
 
 | corruption | plain | ours |
 |---|---:|---:|
-| clean | 90.0 | **91.0** |
-| fog | 50.0 | **80.0** |
-| snow | **75.0** | 70.0 |
-| **mean** | 62.5 | **75.0** |
+| fog | 50.0 ± 9.6 | **81.0 ± 7.6** |
+| snow | 50.0 ± 9.6 | 49.0 ± 9.6 |
+| **mean** | 50.0 ± 9.8 | **65.0 ± 7.6** |
 """
 
 
 def test_the_values_are_the_table() -> None:
-    scores = table(
-        {"plain": {"clean": 0.9, "fog": 0.5, "snow": 0.75}, "ours": {"clean": 0.91, "fog": 0.8, "snow": 0.7}}
-    )
-    text = markdown_of(scores, title="a _title_", baseline="plain", method="ours")
+    plain, ours = {"fog": first(50, 100), "snow": first(50, 100)}, {"fog": first(81, 100), "snow": first(49, 100)}
+    text = markdown_of(counted({"plain": plain, "ours": ours}), title="a _title_", baseline="plain", method="ours")
     assert text.startswith(EXPECTED)
     assert "| data | set-c |" in text
+    assert "<details><summary>How this was measured" in text
+
+
+def test_without_intervals_it_says_so_and_nothing_is_bold() -> None:
+    scores = table({"plain": {"fog": 0.5}, "ours": {"fog": 0.8}})
+    text = markdown_of(scores, title="t", baseline="plain", method="ours")
+    assert "No interval known" in text
+    assert "| fog | 50.0 | 80.0 |" in text
 
 
 def test_a_file_is_written(tmp_path: Path) -> None:

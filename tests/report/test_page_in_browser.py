@@ -6,20 +6,49 @@ from pathlib import Path
 import pytest
 import torch
 from chromium import Tab, chromium, needs_chromium
-from made_scores import CORRUPTIONS, everything
+from made_scores import CORRUPTIONS, counted, everything, first
 from PIL import Image
 
 from shiftmatch.demo.page import demo_page
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.html import write_html
 
 pytestmark = needs_chromium
 PHONE = 390
+DEMO_METHODS = ("HMC", "EmpCov", "ensemble", "test-time batchnorm", "ShiftMatch", "ShiftMatch (paper's structure)")
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 26)"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
-ROWS = """[...document.querySelectorAll('#view-1 tbody:not([hidden]) tr[data-corruption]:not([hidden])')]
+ROWS = """[...document.querySelectorAll('#view-1 .heat-map tbody:not([hidden]) tr[data-corruption]:not([hidden])')]
     .map((row) => row.dataset.corruption)"""
-HEADING = "document.querySelectorAll('#view-1 thead th')[1]"
+HEADING = "document.querySelectorAll('#view-1 .heat-map thead th')[1]"
 MEAN = "document.querySelector('#view-1 tbody:not([hidden]) .mean')"
+
+
+CONTRAST = """(() => {
+    const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const rgb = (colours) => {
+        canvas.clearRect(0, 0, 1, 1);
+        for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const light = (colours) => rgb(colours).map((v) => v / 255)
+        .map((v) => v <= .04 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+    const behind = (element) => {
+        const found = [];
+        for (let each = element; each; each = each.parentElement) found.unshift(getComputedStyle(each).backgroundColor);
+        return found;
+    };
+    const poor = [];
+    for (const element of document.querySelectorAll('td, th, p, small, b, figcaption, .mark, .plot text')) {
+        if (!element.textContent.trim() || !element.getClientRects().length) continue;
+        const style = getComputedStyle(element), back = behind(element);
+        const own = style[element.closest('svg') ? 'fill' : 'color'];
+        const [high, low] = [light(back), light([...back, own])].sort((a, b) => b - a);
+        if ((high + .05) / (low + .05) < 4.5) poor.push([element.outerHTML.slice(0, 80), own, back.at(-1)]);
+    }
+    return poor.slice(0, 5);
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +62,24 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     picture = folder / "scores.before-after.png"
     Image.new("RGB", (320, 66)).save(picture)
-    write_html(everything() + everything(data="second set"), folder / "page.html", pictures=[picture])
+    scores = everything(n=100) + everything(data="second set")
+    kept = [metric for metric in scores.values("metric") if metric not in ("log_likelihood", "confidence")]
+    write_html(scores.where(metric=kept), folder / "page.html", pictures=[picture])
     return folder / "page.html"
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     digits = torch.zeros(8, 1, 28, 28, dtype=torch.uint8)
-    methods = ("HMC", "EmpCov", "ensemble", "test-time batchnorm", "ShiftMatch")
     page = tmp_path_factory.mktemp("demo") / "page.html"
+    cells = {name: first(70 + index, 100) for index, name in enumerate(("clean", "canny_edges", "fog"))}
+    scores = counted(dict.fromkeys(DEMO_METHODS, cells), severity=None)
+    shifts = [Score("HMC", "set-c", "fog", None, f"shift/{site}", 2.0, 0) for site in ("input", "conv1")]
     text = demo_page(
-        accuracy={name: dict.fromkeys(methods, 0.7) for name in ("clean", "canny_edges", "mean")},
+        scores + Scores(shifts),
         pictures={"fog": (digits, digits)},
-        shifts={"fog": {"input": 2.0, "conv1": 1.0}},
         baseline="HMC",
         method="ShiftMatch",
-        mean="mean",
         note="made up",
     )
     page.write_text(text, encoding="utf-8")
@@ -72,6 +103,37 @@ def test_nothing_overflows_on_a_phone(tab: Tab, page: Path) -> None:
     tab.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert tab.run("innerWidth") == PHONE
     assert tab.run("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_on_a_phone_every_column_of_a_table_can_be_seen(tab: Tab, page: Path) -> None:
+    """The demo has six methods, and the last one is what it is about."""
+    tab.open(page, width=PHONE, height=844)
+    table = "document.querySelector('.view:not([hidden]) .heat-map') ?? document.querySelector('.heat-map')"
+    box = f"({table}).closest('.scroll')"
+    assert tab.run(f"{box}.scrollWidth <= {box}.clientWidth"), "nothing has to be scrolled to"
+    rights = f"[...({table}).querySelectorAll('td, thead th')].map((cell) => cell.getBoundingClientRect().right)"
+    assert max(tab.run(rights)) <= PHONE
+
+
+def test_marks_do_not_overlap_numbers(tab: Tab, report: Path) -> None:
+    for width in (PHONE, 1280):
+        tab.open(report, width=width)
+        tab.run("location.hash = 'view-3'")
+        tab.run("new Promise((done) => setTimeout(done))")
+        overlaps = """[...document.querySelectorAll('td .mark')].filter((mark) => mark.offsetParent).map((mark) => {
+            const [one, other] = [mark, mark.nextElementSibling].map((part) => part.getBoundingClientRect());
+            return one.right > other.left && one.bottom > other.top && one.top < other.bottom; })"""
+        found = tab.run(overlaps)
+        assert found
+        assert not any(found)
+
+
+def test_text_can_be_read_in_light_and_dark(tab: Tab, page: Path) -> None:
+    """WCAG AA: a contrast of at least 4.5 against what is behind, for text in tables and in figures."""
+    for dark in (False, True):
+        tab.open(page, dark=dark)
+        poor = tab.run(CONTRAST)
+        assert poor == []
 
 
 def test_dark_follows_the_reader_and_the_button_and_is_kept(tab: Tab, page: Path) -> None:
@@ -118,8 +180,9 @@ def test_filters_hide_rows_and_the_mean_is_of_what_is_shown(tab: Tab, report: Pa
     choose(tab, "text", "NOISE")
     assert tab.run(ROWS) == ["gaussian_noise"]
     assert tab.run("document.getElementById('shown').value") == "1 of 4 rows"
-    only = tab.run("document.querySelector('#view-1 tbody:not([hidden]) tr:not([hidden]) td').textContent")
-    assert only.startswith(tab.run(f"{MEAN}.cells[1].textContent"))
+    mean = tab.run(f"{MEAN}.cells[1].textContent")
+    assert mean == tab.run("document.querySelector('#view-1 tbody:not([hidden]) tr[data-group=noise] td').textContent")
+    assert "±" in mean
     choose(tab, "text", "")
     choose(tab, "group", "weather")
     assert tab.run(ROWS) == ["fog"]
@@ -132,20 +195,20 @@ def test_the_severity_chooses_the_table(tab: Tab, report: Path) -> None:
     tab.open(report)
     choose(tab, "severity", "5")
     shown = "document.querySelector('#view-1 tbody:not([hidden]) tr[data-corruption=fog] td').textContent"
-    assert tab.run(shown) == "50.0"
-    assert tab.run("document.querySelectorAll('#view-1 tbody:not([hidden])').length") == 1
+    assert tab.run(shown) == "50.0±9.6"
+    assert tab.run("document.querySelectorAll('#view-1 .heat-map tbody:not([hidden])').length") == 1
 
 
 def test_one_view_at_a_time_is_chosen_by_select_or_link(tab: Tab, report: Path) -> None:
     tab.open(report)
     views = "[...document.querySelectorAll('.view:not([hidden])')].map((view) => view.id)"
     assert tab.run(views) == ["view-1"]
-    choose(tab, "view", "view-6")
+    choose(tab, "view", "view-4")
     tab.run("new Promise((done) => setTimeout(done))")
-    assert tab.run(views) == ["view-6"]
+    assert tab.run(views) == ["view-4"]
     sections = "[...document.querySelectorAll('section[data-data]:not([hidden])')].map((part) => part.dataset.data)"
     assert set(tab.run(sections)) == {"second set"}
-    tab.run("document.querySelector('.glance a[href=\"#view-2\"]').click()")
+    tab.run("document.querySelector('.lines a[href=\"#view-2\"]').click()")
     tab.run("new Promise((done) => setTimeout(done))")
     assert tab.run(views) == ["view-2"]
     assert tab.run("document.getElementById('view').value") == "view-2"

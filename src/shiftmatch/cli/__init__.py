@@ -15,9 +15,6 @@ from shiftmatch.cli.sample import sample
 from shiftmatch.cli.sites import sites
 from shiftmatch.errors import ShiftMatchError
 
-FOR_FIGURES = ("matplotlib", "pandas")
-"""Packages that only figures and tables need."""
-
 app = typer.Typer(name="shiftmatch", no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
 app.add_typer(data_app, name="data")
 for command in (demo, sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce):
@@ -35,9 +32,4 @@ def main() -> None:
         app()
     except ShiftMatchError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
-        raise SystemExit(1) from error
-    except ModuleNotFoundError as error:
-        if error.name not in FOR_FIGURES:
-            raise
-        typer.secho(f"error: this needs {error.name}: pip install 'shiftmatch[report]'", fg="red", err=True)
         raise SystemExit(1) from error

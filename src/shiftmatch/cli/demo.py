@@ -26,7 +26,7 @@ def demo(
     from rich.console import Console
 
     from shiftmatch.demo.mnist import MnistDemo
-    from shiftmatch.report.browser import open_in_browser
+    from shiftmatch.report.terminal import open_in_browser
 
     findings = MnistDemo(images=images, draws=draws, seed=seed).run()
     if as_json:

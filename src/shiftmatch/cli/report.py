@@ -29,10 +29,10 @@ def report(
 
     For a paper: shiftmatch report results/*.csv --figures figures/ --format svg --markdown tables.md
     """
-    from shiftmatch.report.browser import open_in_browser
     from shiftmatch.report.html import write_html
     from shiftmatch.report.markdown import write_markdown
     from shiftmatch.report.sources import open_scores, pictures_beside
+    from shiftmatch.report.terminal import open_in_browser
 
     table, name = open_scores(scores), title or ", ".join(path.stem for path in scores)
     write_html(table, out, title=name, pictures=pictures_beside(scores), baseline=baseline, method=method)

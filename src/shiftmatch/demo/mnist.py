@@ -2,15 +2,16 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from math import ceil
-from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from rich.table import Table
 from torch import Tensor
 
@@ -22,11 +23,14 @@ from shiftmatch.corruptions.registry import names
 from shiftmatch.data.images import Labelled
 from shiftmatch.demo import embedded
 from shiftmatch.demo.page import demo_page
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.matching.average import Average, average
 from shiftmatch.matching.match import fit
 from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.members import match_members
-from shiftmatch.report.tables import accuracy_table
+from shiftmatch.metrics.uncertainty import standard_error
+from shiftmatch.report.series import SHIFT
+from shiftmatch.report.terminal import corruption_table
 from shiftmatch.shapes import Images, Pixels
 from shiftmatch.utils.parallel import one_thread
 from shiftmatch.utils.progress import track
@@ -43,11 +47,10 @@ PICTURES = 8
 BATCH = 1000
 """Images that are matched together."""
 
-MOST_THREADS = 4
+MAX_THREADS = 4
 """Each holds the features of one batch."""
 
-Accuracy = dict[str, dict[str, float]]
-"""Corruption -> method -> share of images that are right."""
+Right = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,28 +58,29 @@ class Findings:
     """What the demo has measured."""
 
     settings: dict[str, Any]
-    accuracy: Accuracy  # clean, each corruption, and the mean of the corruptions
+    scores: Scores  # accuracies, which digits were right, and how far the features of every site have moved
     pictures: dict[str, tuple[Pixels, Pixels]]  # corruption -> digits before and after matching at the input
-    shift: dict[str, dict[str, float]]  # corruption -> site -> how far its features have moved
     seconds: float
+
+    @property
+    def accuracy(self) -> dict[str, dict[str, float]]:
+        """Corruption -> method -> share of digits that are right; clean ones first, the mean over the others last."""
+        rows = self.scores.where(metric="accuracy")
+        table: dict[str, dict[str, float]] = {name: {} for name in rows.values("corruption")}
+        for row in rows:
+            table[row.corruption][row.method] = row.value
+        means = rows.where(corruption=list(names(SUITE))).mean(by=("method",))
+        return table | {MEAN: {method: value for (method,), value in means.items()}}
 
     def table(self) -> Table:
         """The accuracies, for a terminal."""
-        title = f"MNIST-C, {self.settings['images']:,} digits: accuracy in %"
-        return accuracy_table(self.accuracy, title=title, last=MEAN)
+        return corruption_table(self.scores, baseline=PLAIN)
 
     def page(self) -> str:
         """Everything, as one HTML page."""
         settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
-        return demo_page(
-            accuracy=self.accuracy,
-            pictures=self.pictures,
-            shifts=self.shift,
-            baseline=PLAIN,
-            method=OURS,
-            mean=MEAN,
-            note=f"Measured here in {self.seconds:.0f} s: {settings}.",
-        )
+        note = f"Measured here in {self.seconds:.0f} s: {settings}."
+        return demo_page(self.scores, pictures=self.pictures, baseline=PLAIN, method=OURS, note=note)
 
 
 @dataclass(frozen=True)
@@ -115,20 +119,18 @@ class MnistDemo:
         """Measure everything; `show` says whether to show a progress bar."""
         start, digits, methods = time.perf_counter(), embedded.images().first(self.images), self.methods()
 
-        def measure(name: str) -> tuple[str, dict[str, float]]:
+        def measure(name: str) -> tuple[str, dict[str, Right]]:
             x = self.inputs(digits, name)
-            return name, {method: _share_right(predict, x, digits.labels) for method, predict in methods.items()}
+            return name, {method: _right(predict, x, digits.labels) for method, predict in methods.items()}
 
         cells = (CLEAN, *names(SUITE))
-        with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
-            rows = track(pool.map(measure, cells), "corrupting and predicting", total=len(cells), show=show)
-            accuracy: Accuracy = dict(rows)
-        accuracy[MEAN] = {method: fmean(accuracy[name][method] for name in names(SUITE)) for method in methods}
+        with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+            found = dict(track(pool.map(measure, cells), "corrupting and predicting", total=len(cells), show=show))
         looked_at = {name: self.inputs(digits, name) for name in (CLEAN, *SHOWN)}
         pictures = {name: _before_and_after(x) for name, x in looked_at.items()}
         moved = {name: dict(_shifts(x)) for name, x in looked_at.items()}
         settings = asdict(self) | {"suite": SUITE, "network": "lenet"}
-        return Findings(settings, accuracy, pictures, moved, time.perf_counter() - start)
+        return Findings(settings, self._scores(found, moved), pictures, time.perf_counter() - start)
 
     def inputs(self, digits: Labelled, corruption: str) -> Images:
         """The digits under a corruption, as the networks take them."""
@@ -137,10 +139,24 @@ class MnistDemo:
             pixels = corrupt(pixels, corruption, suite=SUITE, seed=self.seed)
         return embedded.preprocess(pixels)
 
+    def _scores(self, found: Mapping[str, Mapping[str, Right]], moved: Mapping[str, Mapping[str, float]]) -> Scores:
+        rows, correct = [], {}
+        for name, methods in found.items():
+            for method, right in methods.items():
+                value, stderr = float(right.mean()), standard_error(right)
+                row = Score(method, SUITE, name, None, "accuracy", value, self.seed, len(right), stderr)
+                rows.append(row)
+                correct[row.key] = right
+        for name, sites in moved.items():
+            rows += [Score(PLAIN, SUITE, name, None, f"{SHIFT}{site}", far, self.seed) for site, far in sites.items()]
+        origin = f"made from the digits of the package with seed {self.seed}"
+        return Scores(rows, {"sources": dict.fromkeys(names(SUITE), origin)}, correct)
 
-def _share_right(predict: Average, x: Images, labels: Tensor) -> float:
+
+def _right(predict: Average, x: Images, labels: Tensor) -> Right:
     probabilities = torch.cat([predict(batch) for batch in x.split(BATCH)])
-    return (probabilities.argmax(-1) == labels).double().mean().item()
+    right: Right = (probabilities.argmax(-1) == labels).numpy()
+    return right
 
 
 def _before_and_after(x: Float[Tensor, "n c h w"]) -> tuple[Pixels, Pixels]:

@@ -4,48 +4,49 @@ import io
 from collections.abc import Mapping
 
 import torch
+from markupsafe import Markup
 from PIL import Image
 
-from shiftmatch.report.bars import bars, shift_bars
-from shiftmatch.report.blocks import Block
-from shiftmatch.report.heat import heat_map
-from shiftmatch.report.measures import measure
-from shiftmatch.report.pages import png_address, render
+from shiftmatch.errors import InputError
+from shiftmatch.evaluation.scores import Scores
+from shiftmatch.report import figures
+from shiftmatch.report.figure_files import inline_svg
+from shiftmatch.report.grid import grid_of
+from shiftmatch.report.html import heat_maps, png_address, render
+from shiftmatch.report.sentences import interval_note, losses, sentences
+from shiftmatch.report.summary import compare
 from shiftmatch.shapes import Pixels
 
 GAP = 2
 """Pixels between digits."""
 
-Row = Mapping[str, float]
 Pair = tuple[Pixels, Pixels]
 
 
-def demo_page(
-    *,
-    accuracy: Mapping[str, Row],
-    pictures: Mapping[str, Pair],
-    shifts: Mapping[str, Row],
-    baseline: str,
-    method: str,
-    mean: str,
-    note: str,
-) -> str:
-    """The page as text: bars of the row `mean`, the whole table, pictures, shifts.
+def demo_page(scores: Scores, *, pictures: Mapping[str, Pair], baseline: str, method: str, note: str) -> str:
+    """The page as text: the means of the methods as bars, the whole table, pictures, shifts of the features.
 
-    `accuracy` and `shifts` are tables by row and column; the headline compares `method` with `baseline`.
+    `scores` are accuracies on one data set, and shifts; the headline compares `method` with `baseline`.
     """
-    means, show = accuracy[mean], measure("accuracy")
-    rows = {name: row for name, row in accuracy.items() if name != mean}
-    texts = {name: show.number(value) for name, value in means.items()}
+    grid = grid_of(scores, scores.values("data")[0], "accuracy")
+    found = compare(grid, baseline, method)
+    if found is None:
+        raise InputError(f"The scores have no accuracies of both {baseline!r} and {method!r}; evaluate both.")
+    show, change = grid.measure.show, found.overall
+    images = f" ({change.after.n:,} images, corruptions made here)" if change.after.n else ""
+    bars = figures.mean_bars(scores, method=method)
     return render(
         "demo.html",
         title="shiftmatch demo",
-        headline=f"Corrupted digits: {show.show(means[baseline])} right becomes {show.show(means[method])}",
-        means=bars(means, texts, high=1.0, best=max(means, key=lambda name: means[name])),
-        methods=list(means),
-        table=heat_map(Block("", rows, means), show, baseline, (0.0, 1.0)),
+        headline=f"Corrupted digits: {show(change.before.value)} right becomes {show(change.after.value)}{images}",
+        sentences=[*sentences(found), losses(found)],
+        interval_note=interval_note(found),
+        means=Markup(inline_svg(bars, "accuracy of every method, mean over the corruptions")),
+        methods=grid.methods,
+        baseline=baseline,
+        tables=heat_maps(grid, baseline),
         pictures={name: _png(_sheet(*pair)) for name, pair in pictures.items()},
-        shifts=shift_bars(shifts),
+        shifts=Markup(inline_svg(figures.layer_shift(scores), "how far the features of every layer have moved")),
         note=note,
     )
 

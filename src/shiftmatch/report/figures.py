@@ -1,70 +1,112 @@
-"""Figures for papers and slides: one function for each kind of plot, scores in, a matplotlib figure out.
+"""Figures for papers, slides and pages: one function for each kind of plot, scores in, a matplotlib figure out.
 
-Each takes the scores of one data set: `severity_curves(scores.where(data="cifar10-c"))`.
+Each takes the scores of one data set: `severity_curves(scores.where(data="cifar10-c"))`. Bands and whiskers are 95 %
+intervals, where those are known.
 """
 
-from math import isfinite
+from collections.abc import Mapping, Sequence
+from math import ceil, isfinite
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.blocks import Block, blocks, worst
-from shiftmatch.report.charts import Style, severity_curve, styles_of
-from shiftmatch.report.comparison import compare
-from shiftmatch.report.findings import BASELINE, METHOD
-from shiftmatch.report.grid import Grid, grid_of
-from shiftmatch.report.measures import readable
-from shiftmatch.report.series import MEAN_SHIFT, calibration_gap, layer_shifts, reliability
+from shiftmatch.report.grid import CLEAN_CELL, Cell, Grid, grid_of
+from shiftmatch.report.measures import Estimate, readable
+from shiftmatch.report.series import MEAN_SHIFT, Bin, calibration_gap, layer_shifts, reliability
+from shiftmatch.report.summary import BASELINE, METHOD, compare
+from shiftmatch.report.tables import Block, blocks
 
 COLOURS = ("#6b727d", "#0072b2", "#d55e00", "#00835f", "#b3568a", "#b07c00", "#3f8fbf", "#7a4fb5")
-"""Told apart by colour-blind readers too; the same as on the page."""
+"""Told apart by colour-blind readers too; pages have brighter ones for the dark."""
+
+INK, SOFT, LINE, LOSS = "#1b1f24", "#5b616b", "#d9dce1", "#b3400a"
+"""Of text, of what is behind it, of thin lines, and of what is worse than the baseline."""
 
 MARKERS = ("o", "s", "^", "D")
-PALE = 0.5
-"""How much of a colour is behind numbers, so that they can be read."""
+PALE, BAND = 0.5, 0.15
+"""How much of a colour is behind numbers, and how much of it a band has."""
 
-LOSS = "#b3400a"
-"""Colour of what is worse than the baseline, and of the frames of the worst cells."""
+WIDTH, COLUMNS, LETTERS = 4.6, 3, 66
+"""Of a figure: inches, such that text can be read on a phone; panels side by side; letters in a line of its legend."""
+
+_INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+STYLE: dict[Any, Any] = dict.fromkeys(_INKED, INK) | {
+    "font.size": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+Kind = dict[str, Any]
+"""How a method is drawn everywhere: its colour, the shape of its points, its line."""
 
 
+@mpl.rc_context(STYLE)
 def severity_curves(
     scores: Scores, *, metric: str = "accuracy", baseline: str = BASELINE, method: str = METHOD
 ) -> Figure:
     """The mean over the corruptions against the severity, a line for each method; clean images have severity 0."""
     grid = _grid(scores, metric)
-    figure, axes = _axes(6.4, 4.0)
-    for name, style in styles_of(grid.methods, baseline, method).items():
-        curve = severity_curve(grid, name, grid.corruptions)
-        if curve:
-            axes.plot(list(curve), list(curve.values()), label=_plain(name), **_line(style))
+    figure, axes = _axes(WIDTH, 2.8)
+    _draw_curves(axes, grid, grid.corruptions, styles_of(grid.methods, baseline, method))
     axes.set(xlabel="severity (0: clean)", ylabel=_titled(grid))
-    axes.set_xticks([0, *grid.severities])
-    axes.legend(frameon=False, fontsize=8)
+    _legend(figure, axes)
     return figure
 
 
-def heat_map(scores: Scores, *, metric: str = "accuracy") -> Figure:
-    """Corruption × method, on the mean over the severities; a frame marks where each method does worst."""
+@mpl.rc_context(STYLE)
+def severity_panels(
+    scores: Scores, *, metric: str = "accuracy", baseline: str = BASELINE, method: str = METHOD
+) -> Figure:
+    """The value against the severity, a panel for each corruption."""
     grid = _grid(scores, metric)
-    block = blocks(grid)[0]
-    values = np.array([[_number(value) for value in row.values()] for row in block.rows.values()])
-    figure, axes = _axes(2.2 + 0.95 * len(grid.methods), 1.4 + 0.28 * len(block.rows))
-    axes.imshow(values, aspect="auto", cmap="Blues" if grid.measure.better >= 0 else "Blues_r", alpha=PALE)
-    axes.set_xticks(
-        range(len(grid.methods)), [_plain(name) for name in grid.methods], rotation=30, ha="right", fontsize=8
-    )
-    axes.set_yticks(range(len(block.rows)), [readable(name) for name in block.rows], fontsize=8)
+    rows = ceil(len(grid.corruptions) / COLUMNS)
+    figure = Figure(figsize=(WIDTH, 0.3 + 1.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat
+    for axes, name in zip(panels, grid.corruptions, strict=False):
+        _draw_curves(axes, grid, [name], styles_of(grid.methods, baseline, method), markersize=2.5, linewidth=1)
+        axes.set_title(_plain(readable(name)), fontsize=8)
+    for axes in list(panels)[len(grid.corruptions) :]:
+        axes.set_visible(False)
+    _legend(figure, figure.axes[0])
+    return figure
+
+
+@mpl.rc_context(STYLE)
+def heat_map(scores: Scores, *, metric: str = "accuracy", baseline: str = BASELINE, method: str = METHOD) -> Figure:
+    """Corruption × method, on the mean over the severities; a frame marks where each method does worst.
+
+    All methods are shown alike; `method` is taken so that all plots of a metric are called alike.
+    """
+    del method
+    grid = _grid(scores, metric)
+    block = blocks(grid, baseline)[0]
+    values = [[_number(found.value if found else None) for found in row.values.values()] for row in block.rows]
+    figure, axes = _axes(2.2 + 0.95 * len(grid.methods), 1.4 + 0.36 * len(block.rows))
+    axes.imshow(np.array(values), aspect="auto", cmap="Blues" if grid.measure.better >= 0 else "Blues_r", alpha=PALE)
+    axes.set_xticks(range(len(grid.methods)), [_plain(name) for name in grid.methods], rotation=30, ha="right")
+    axes.set_yticks(range(len(block.rows)), [_plain(readable(row.name)) for row in block.rows])
     _write_cells(axes, block, grid)
     axes.set_title(_titled(grid), fontsize=10)
     return figure
 
 
+@mpl.rc_context(STYLE)
+def mean_bars(scores: Scores, *, metric: str = "accuracy", method: str = METHOD) -> Figure:
+    """The mean over the corruptions, a bar for each method; the method that is looked at has a colour of its own."""
+    grid = _grid(scores, metric)
+    cells = grid.corrupted or list(grid.cells)
+    found = {name: estimate for name in reversed(grid.methods) if (estimate := grid.estimate(name, cells))}
+    colours = [COLOURS[name == method] for name in found]
+    return _bars(grid, {_plain(name): value for name, value in found.items()}, colours, _titled(grid), sign=False)
+
+
+@mpl.rc_context(STYLE)
 def gain_bars(scores: Scores, *, metric: str = "accuracy", baseline: str = BASELINE, method: str = METHOD) -> Figure:
     """How much better the method is than the baseline under each corruption; losses point to the left."""
     found = compare(_grid(scores, metric), baseline, method)
@@ -73,19 +115,19 @@ def gain_bars(scores: Scores, *, metric: str = "accuracy", baseline: str = BASEL
             f"{method!r} and {baseline!r} share no {metric} that could be compared. The scores have the methods "
             f"{', '.join(map(repr, scores.values('method')))}; name two of them with baseline= and method=."
         )
-    measure, gains = found.grid.measure, dict(reversed(found.gains().items()))
-    figure, axes = _axes(6.4, 1.0 + 0.27 * len(gains))
-    colours = [COLOURS[1] if gain >= 0 else LOSS for gain in gains.values()]
-    drawn = axes.barh(range(len(gains)), [measure.scale * gain for gain in gains.values()], color=colours)
-    axes.bar_label(drawn, [measure.number(gain, sign=True) for gain in gains.values()], padding=3, fontsize=8)
-    axes.set_yticks(range(len(gains)), [readable(name) for name in gains], fontsize=8)
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.margins(x=0.12)
-    points = " (points)" if measure.percent else ""
-    axes.set_xlabel(_plain(f"{method} against {baseline}: gain in {measure.title}{points}"))
-    return figure
+    gains = {
+        readable(name): Estimate(change.gain, change.gain - half, change.gain + half)
+        if (half := change.half) is not None
+        else Estimate(change.gain)
+        for name, change in reversed(found.gains().items())
+    }
+    colours = [COLOURS[1] if gain.value >= 0 else LOSS for gain in gains.values()]
+    points = " (points)" if found.grid.measure.percent else ""
+    title = f"{method} against {baseline}:\ngain in {found.grid.measure.title}{points}"
+    return _bars(found.grid, {_plain(name): gain for name, gain in gains.items()}, colours, _plain(title), sign=True)
 
 
+@mpl.rc_context(STYLE)
 def reliability_diagram(scores: Scores, *, baseline: str = BASELINE, method: str = METHOD) -> Figure:
     """Accuracy against confidence, pooled over the corrupted sets; areas are shares of the predictions."""
     _check_one_set(scores)
@@ -93,18 +135,19 @@ def reliability_diagram(scores: Scores, *, baseline: str = BASELINE, method: str
     if not curves:
         raise InputError("The scores hold no reliability curves. Evaluate with the metric 'reliability' to have them.")
     styles = styles_of(list(curves), baseline, method)
-    figure, axes = _axes(4.8, 4.8)
-    axes.plot([0, 1], [0, 1], "--", color="grey", linewidth=1)
+    figure, axes = _axes(WIDTH, 4.2)
+    axes.plot([0, 1], [0, 1], "--", color=SOFT, linewidth=1)
     for name, bins in curves.items():
         x, y = [part.confidence for part in bins], [part.accuracy for part in bins]
-        colour = COLOURS[styles[name].colour]
-        axes.plot(x, y, color=colour, linewidth=1, label=f"{_plain(name)} (error {100 * calibration_gap(bins):.1f} %)")
-        axes.scatter(x, y, s=[300 * part.share for part in bins], color=colour, alpha=0.6)
+        colour, label = styles[name]["color"], f"{_plain(name)} (error {100 * calibration_gap(bins):.1f} %)"
+        axes.errorbar(x, y, yerr=_bin_whiskers(bins), color=colour, linewidth=1, elinewidth=0.8, label=label)
+        axes.scatter(x, y, s=[150 * part.share for part in bins], color=colour, alpha=0.6)
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    axes.legend(frameon=False, fontsize=8)
+    _legend(figure, axes)
     return figure
 
 
+@mpl.rc_context(STYLE)
 def layer_shift(scores: Scores) -> Figure:
     """How far the features of each site have moved: a line for each corruption, a strong one for their mean."""
     _check_one_set(scores)
@@ -112,15 +155,77 @@ def layer_shift(scores: Scores) -> Figure:
     if not shifts:
         raise InputError("The scores hold no shifts of layers. Evaluate with shifts to have them.")
     sites = list(next(iter(shifts.values())))
-    figure, axes = _axes(6.4, 4.0)
-    axes.set_prop_cycle(color=colormaps["tab20"].colors)  # type: ignore[attr-defined]
-    for name, row in shifts.items():
-        width = 3.0 if name == MEAN_SHIFT else 1.0
-        axes.plot(range(len(sites)), [row.get(site, np.nan) for site in sites], label=readable(name), linewidth=width)
+    figure, axes = _axes(WIDTH, 3.0)
+    for index, (name, row) in enumerate(shifts.items()):
+        values = [row.get(site, np.nan) for site in sites]
+        strong: Kind = {"linewidth": 2.5, "color": INK} if name == MEAN_SHIFT else {"linewidth": 1}
+        axes.plot(values, label=_plain(readable(name)), **(_kind(index) | {"markersize": 3} | strong))
     axes.set_xticks(range(len(sites)), sites, rotation=60, ha="right", fontsize=7)
     axes.set(ylabel="shift, in units of the spread in training", ylim=(0, None))
-    axes.legend(frameon=False, fontsize=6, ncols=2)
+    _legend(figure, axes)
     return figure
+
+
+def styles_of(methods: Sequence[str], baseline: str, method: str) -> dict[str, Kind]:
+    """The baseline has the first colour, the method that is looked at the second, the others what is left, then dashes.
+
+    >>> [COLOURS.index(kind["color"]) for kind in styles_of(["other", "ours", "plain"], "plain", "ours").values()]
+    [2, 1, 0]
+    """
+    order = [baseline, method, *(name for name in methods if name not in (baseline, method))]
+    return {name: _kind(order.index(name)) for name in methods}
+
+
+def severity_curve(grid: Grid, method: str, corruptions: Sequence[str]) -> dict[int, Estimate]:
+    """Severity -> mean over the corruptions; clean images have severity 0."""
+    cells = {0: [CLEAN_CELL]} | {s: [Cell(name, s) for name in corruptions] for s in grid.severities}
+    means = {severity: grid.estimate(method, own) for severity, own in cells.items()}
+    return {severity: found for severity, found in means.items() if found is not None and isfinite(found.value)}
+
+
+def _kind(index: int) -> Kind:
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": "-" if index < len(COLOURS) else "--",
+        "markersize": 4,
+    }
+
+
+def _draw_curves(
+    axes: Axes, grid: Grid, corruptions: Sequence[str], styles: Mapping[str, Kind], **changed: Any
+) -> None:
+    scale = grid.measure.scale
+    for name, kind in styles.items():
+        curve = severity_curve(grid, name, corruptions)
+        axes.plot(list(curve), [scale * point.value for point in curve.values()], label=_plain(name), **kind | changed)
+        low, high = ([scale * _number(getattr(point, end)) for point in curve.values()] for end in ("low", "high"))
+        axes.fill_between(list(curve), low, high, color=kind["color"], alpha=BAND, linewidth=0)
+    axes.set_xticks([0, *grid.severities])
+
+
+def _bars(grid: Grid, values: Mapping[str, Estimate], colours: Sequence[str], title: str, *, sign: bool) -> Figure:
+    scale, number = grid.measure.scale, grid.measure.number
+    figure, axes = _axes(WIDTH, 0.8 + 0.27 * len(values))
+    halves = [scale * (found.half or 0.0) for found in values.values()]
+    whiskers: Any = {"xerr": halves, "error_kw": {"ecolor": INK, "elinewidth": 1, "capsize": 2}} if any(halves) else {}
+    drawn = axes.barh(list(values), [scale * found.value for found in values.values()], color=colours, **whiskers)
+    texts = [number(each.value, sign=sign) + grid.measure.half(each.half) for each in values.values()]
+    for bar, text in zip(drawn, texts, strict=True):  # in a column of their own, where no bar and no whisker is
+        axes.text(1.02, bar.get_y() + bar.get_height() / 2, text, transform=axes.get_yaxis_transform(), va="center")
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_xlabel(title)
+    return figure
+
+
+def _bin_whiskers(bins: Sequence[Bin]) -> Any:
+    known = [part.interval for part in bins]
+    if not all(known):
+        return None
+    ends = [
+        (part.accuracy - each.low, each.high - part.accuracy) for part, each in zip(bins, known, strict=True) if each
+    ]
+    return np.clip(np.array(ends).T, 0, None)
 
 
 def _grid(scores: Scores, metric: str) -> Grid:
@@ -140,14 +245,15 @@ def _check_one_set(scores: Scores) -> None:
 
 def _axes(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    return figure, figure.add_subplot()
 
 
-def _line(style: Style) -> dict[str, Any]:
-    dashes = "--" if style.dashed else "-"
-    return {"color": COLOURS[style.colour], "marker": MARKERS[style.shape], "linestyle": dashes, "markersize": 5}
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Below the plot, in as many columns as fit; the figure grows by its rows."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, min(COLUMNS, LETTERS // max(6 + len(label) for label in labels)))
+    figure.set_figheight(figure.get_figheight() + 0.17 * ceil(len(labels) / columns))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def _plain(text: str) -> str:
@@ -160,13 +266,15 @@ def _titled(grid: Grid) -> str:
 
 
 def _write_cells(axes: Axes, block: Block, grid: Grid) -> None:
-    marked = worst(block, grid.measure.better)
-    for y, (name, row) in enumerate(block.rows.items()):
-        for x, (method, value) in enumerate(row.items()):
-            axes.text(x, y, grid.measure.number(value), ha="center", va="center", fontsize=8)
-            if (name, method) in marked:
+    marked = block.worst(grid.measure.better)
+    for y, row in enumerate(block.rows):
+        for x, (method, found) in enumerate(row.values.items()):
+            text = grid.measure.with_interval(found).replace(" ± ", "\n± ")
+            weight = "bold" if method == row.leader else "normal"
+            axes.text(x, y, text, ha="center", va="center", fontsize=7, weight=weight, linespacing=0.95)
+            if (row.name, method) in marked:
                 axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=LOSS, linewidth=1.5))
 
 
 def _number(value: float | None) -> float:
-    return np.nan if value is None or not isfinite(value) else value
+    return value if value is not None and isfinite(value) else np.nan

@@ -1,16 +1,24 @@
-"""The values of one metric on one data set: cell by cell, method by method."""
+"""The values of one metric on one data set, cell by cell and method by method, with their intervals and differences."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from math import hypot, isfinite
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 
-from shiftmatch.evaluation.scores import Scores, Severity
-from shiftmatch.report.measures import Measure, measure, readable
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftmatch.evaluation.scores import ACCURACY, Correct, Score, Scores, Severity
+from shiftmatch.metrics.uncertainty import mean_standard_error, normal_difference, paired_difference, wilson_interval
+from shiftmatch.report.measures import Estimate, Measure, measure, readable
 
 CLEAN = "clean"
 PARTS = "/"
 """In the names of metrics that yield several numbers, as reliability/07/accuracy."""
+
+LEVEL = 0.95
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 _GROUPS = {
     "noise": "gaussian_noise shot_noise impulse_noise speckle_noise",
@@ -37,23 +45,42 @@ class Cell(NamedTuple):
 CLEAN_CELL = Cell(CLEAN, None)
 
 
-def group_of(corruption: str) -> str:
-    """The family of a corruption.
+class Change(NamedTuple):
+    """Two estimates and how much better the second is: with half of its interval, and a p value where that is known.
 
-    >>> group_of("fog"), group_of("my own")
-    ('weather', 'other')
+    `gain` is the difference of the values as they are shown. It is `paired` if it was taken image by image; otherwise
+    its interval is that of two independent samples, which is too wide for methods that saw the same images.
     """
-    return GROUP_OF.get(corruption, "other")
+
+    before: Estimate
+    after: Estimate
+    gain: float
+    half: float | None = None
+    p_value: float | None = None
+    paired: bool = False
+
+    @property
+    def beyond_noise(self) -> bool:
+        """Whether the interval leaves out zero, and every seed has it so; False where no interval is known."""
+        pairs = zip(self.before.seeds, self.after.seeds, strict=False)
+        sides = {after > before for before, after in pairs}
+        return self.p_value is not None and self.p_value < 1 - LEVEL and self.gain != 0 and len(sides) <= 1
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the difference may be noise; without an interval that is not known, and it is taken as it is."""
+        return self.p_value is not None and not self.beyond_noise
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Cell -> method -> value, averaged over seeds."""
+    """Cell -> method -> its rows, one for each seed; and which images were right, where that was kept."""
 
     data: str
     measure: Measure
     methods: tuple[str, ...]
-    cells: Mapping[Cell, Mapping[str, float]]
+    cells: Mapping[Cell, Mapping[str, Sequence[Score]]]
+    correct: Correct
 
     @property
     def corrupted(self) -> list[Cell]:
@@ -68,20 +95,80 @@ class Grid:
         """The severities of the corruptions, mildest first; none if all come in one strength."""
         return sorted({cell.severity for cell in self.corrupted if cell.severity is not None})
 
-    def mean(self, method: str, cells: Iterable[Cell]) -> float | None:
-        """The mean of a method over cells; None unless it was measured in every one."""
-        values = [self.cells[cell].get(method) for cell in cells if cell in self.cells]
-        measured = [value for value in values if value is not None]
-        return fmean(measured) if measured and len(measured) == len(values) else None
+    def estimate(self, method: str, cells: Iterable[Cell]) -> Estimate | None:
+        """The mean of a method over cells and seeds; None unless it was measured in every one.
+
+        Cells show the same images, so that they are no independent samples. Where it was kept which images were right,
+        the interval is that of the images' means; otherwise it is the mean of the cells' intervals, an upper bound.
+        """
+        groups = [self.cells[cell].get(method) for cell in cells if cell in self.cells]
+        rows = [row for group in groups if group for row in group]
+        if not groups or not all(groups):
+            return None
+        value = fmean(fmean(row.value for row in group) for group in groups if group)
+        n = min((row.n for row in rows if row.n), default=None)
+        return Estimate(value, *self._interval(rows, value, n), n, _by_seed(rows))
+
+    def change(self, before: str, after: str, cells: Sequence[Cell]) -> Change | None:
+        """How much better the second method is than the first, on the mean over cells that have both."""
+        first, second = self.estimate(before, cells), self.estimate(after, cells)
+        if first is None or second is None or not self.measure.better:
+            return None
+        gain = self.measure.better * self.measure.difference(first.value, second.value)
+        right, other = (self._right(self._rows(method, cells)) for method in (after, before))
+        if right is not None and other is not None and right.shape == other.shape:
+            found = paired_difference(right, other, level=LEVEL)
+            return Change(first, second, gain, (found.high - found.low) / 2, found.p_value, paired=True)
+        if not first.half or not second.half or not isfinite(gain):
+            return Change(first, second, gain)
+        apart = normal_difference(second.value - first.value, hypot(first.half, second.half) / _Z, level=LEVEL)
+        return Change(first, second, gain, (apart.high - apart.low) / 2, apart.p_value)
+
+    def _rows(self, method: str, cells: Iterable[Cell]) -> list[Score]:
+        return [row for cell in cells for row in self.cells.get(cell, {}).get(method, ())]
+
+    def _interval(self, rows: Sequence[Score], value: float, n: int | None) -> tuple[float | None, float | None]:
+        right, share = self._right(rows), self.measure.name == ACCURACY and 0 <= value <= 1
+        stderr = mean_standard_error(list(right)) if right is not None else _upper_bound(rows)
+        if share and n and (len(rows) == 1 or stderr == 0):  # if all images are right, there is room for doubt yet
+            return wilson_interval(value * n, n, LEVEL)
+        return (None, None) if stderr is None else (value - _Z * stderr, value + _Z * stderr)
+
+    def _right(self, rows: Sequence[Score]) -> NDArray[np.bool_] | None:
+        """Cells × images, if it is known of every row which images were right, and they are as many."""
+        if self.measure.name != ACCURACY or not rows:
+            return None
+        kept = [self.correct[row.key] for row in rows if row.key in self.correct]
+        return np.stack(kept) if len(kept) == len(rows) and len({len(each) for each in kept}) == 1 else None
+
+
+def _upper_bound(rows: Sequence[Score]) -> float | None:
+    """The standard error of a mean is at most the mean of the standard errors, however the cells depend."""
+    known = [row.stderr for row in rows if row.stderr is not None]
+    return fmean(known) if len(known) == len(rows) else None
+
+
+def _by_seed(rows: Sequence[Score]) -> tuple[float, ...]:
+    seeds = sorted({row.seed for row in rows})
+    return tuple(fmean(row.value for row in rows if row.seed == seed) for seed in seeds)
+
+
+def group_of(corruption: str) -> str:
+    """The family of a corruption.
+
+    >>> group_of("fog"), group_of("my own")
+    ('weather', 'other')
+    """
+    return GROUP_OF.get(corruption, "other")
 
 
 def grid_of(scores: Scores, data: str, metric: str) -> Grid:
     """The values of one metric on one data set."""
     chosen = scores.where(data=data, metric=metric)
-    cells: dict[Cell, dict[str, float]] = {}
-    for (corruption, severity, method), value in chosen.mean(by=("corruption", "severity", "method")).items():
-        cells.setdefault(Cell(corruption, severity), {})[method] = value
-    return Grid(data, measure(metric), tuple(chosen.values("method")), cells)
+    cells: dict[Cell, dict[str, list[Score]]] = {}
+    for row in chosen:
+        cells.setdefault(Cell(row.corruption, row.severity), {}).setdefault(row.method, []).append(row)
+    return Grid(data, measure(metric), tuple(chosen.values("method")), cells, scores.correct)
 
 
 def grids(scores: Scores) -> Sequence[Grid]:

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.blocks import MEAN, Block, Values, best, blocks
-from shiftmatch.report.comparison import losses, sentences
-from shiftmatch.report.findings import BASELINE, METHOD, Finding, find, first_comparison
-from shiftmatch.report.grid import CLEAN
 from shiftmatch.report.measures import Measure, readable
-from shiftmatch.report.protocol import protocol
+from shiftmatch.report.sentences import headline, interval_note, losses, method_lines, sentences
+from shiftmatch.report.sources import made_here, protocol
+from shiftmatch.report.summary import BASELINE, METHOD, Finding, find, first_comparison
+from shiftmatch.report.tables import MEAN, Block, blocks
 from shiftmatch.utils.files import atomic_path
 
 
@@ -22,7 +21,7 @@ def write_markdown(
     baseline: str = BASELINE,
     method: str = METHOD,
 ) -> None:
-    """Write the sentences and tables of the report; the best of each row is bold."""
+    """Write the sentences and tables of the report; the best of a row is bold where it is so beyond noise."""
     with atomic_path(path) as temporary:
         temporary.write_text(markdown_of(scores, title=title, baseline=baseline, method=method), encoding="utf-8")
 
@@ -30,12 +29,11 @@ def write_markdown(
 def markdown_of(scores: Scores, *, title: str, baseline: str, method: str) -> str:
     """The report as Markdown text."""
     findings = find(scores, baseline, method)
-    first_comparison(findings)
-    parts = [f"# {literal(title)}", *(part for finding in findings for part in _section(finding))]
-    parts += [
-        "## How this was measured",
-        table(["", ""], [[literal(text) for text in pair] for pair in protocol(scores)]),
-    ]
+    found = first_comparison(findings)
+    parts = [f"# {literal(title)}", literal(f"{headline(found, made_here(scores))}.")]
+    parts += [part for finding in findings for part in _section(finding, baseline)]
+    facts = table(["", ""], [[literal(text) for text in pair] for pair in protocol(scores)])
+    parts += ["<details><summary>How this was measured</summary>", facts, "</details>"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -66,26 +64,22 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _section(finding: Finding) -> Iterator[str]:
+def _section(finding: Finding, baseline: str) -> Iterator[str]:
+    measure = finding.grid.measure
     yield f"## {literal(finding.name)}"
     if found := finding.comparison:
-        yield literal(" ".join(sentences(found)))
-        yield literal(losses(found))
-    measure = finding.grid.measure
+        yield literal(" ".join([*sentences(found), losses(found)]))
+        yield literal(interval_note(found))
+        heading = ["method", "mean", f"against {baseline}", "p"]
+        yield table(heading, [list(map(literal, line)) for line in method_lines(finding)])
     unit = f", in {measure.unit}" if measure.unit else ""
-    for block in blocks(finding.grid):
+    for block in blocks(finding.grid, baseline):
         yield f"{literal(measure.title)}{unit}{', ' + block.title if block.severity else ''}:"
         yield table(["corruption", *finding.grid.methods], _rows(block, measure))
 
 
 def _rows(block: Block, measure: Measure) -> Iterator[list[str]]:
-    for name, values in block.rows.items():
-        yield [literal(readable(name)), *_numbers(values, measure)]
-    if len(block.rows.keys() - {CLEAN}) > 1:
-        yield [f"**{MEAN}**", *_numbers(block.mean, measure)]
-
-
-def _numbers(values: Values, measure: Measure) -> Iterator[str]:
-    leaders = best(values, measure.better) if len(values) > 1 else set()
-    for method, value in values.items():
-        yield f"**{measure.number(value)}**" if method in leaders else measure.number(value)
+    for row in block.every_row:
+        texts = {method: measure.with_interval(found) for method, found in row.values.items()}
+        name = f"**{MEAN}**" if row is block.mean else literal(readable(row.name))
+        yield [name, *(f"**{text}**" if method == row.leader else text for method, text in texts.items())]

@@ -1,11 +1,29 @@
-"""What the metrics are called, which way is better, and how their values are written."""
+"""What the metrics are called, which way is better, and how their values and intervals are written."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite, isnan
+from typing import NamedTuple
 
-MINUS, INFINITY = "\u2212", "\u221e"
+MINUS, INFINITY, NONE = "\u2212", "\u221e", "\u2013"
 PERCENT = "\u00a0%"
+UNKNOWN = "no interval known"
+
+
+class Estimate(NamedTuple):
+    """A mean value, its 95 % interval if that is known, the images behind it, and the value of every seed."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    seeds: tuple[float, ...] = ()
+
+    @property
+    def half(self) -> float | None:
+        """Half the width of the interval."""
+        if self.low is None or self.high is None or not isfinite(self.high - self.low):
+            return None
+        return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -14,6 +32,8 @@ class Measure:
 
     >>> measure("accuracy").show(0.7928), measure("brier").show(0.31), measure("accuracy").show_gain(-0.003)
     ('79.3\\xa0%', '0.310', '−0.3 points')
+    >>> measure("accuracy").with_interval(Estimate(0.794, 0.785, 0.803))
+    '79.4 ± 0.9'
     """
 
     name: str
@@ -34,26 +54,57 @@ class Measure:
     def digits(self) -> int:
         return 1 if self.percent else 3
 
+    def rounded(self, value: float) -> float:
+        """The value to the digits that are shown. Differences are taken of these, so that what is shown adds up.
+
+        >>> accuracy, before, after = measure("accuracy"), 0.61849, 0.82751
+        >>> accuracy.number(before), accuracy.number(after), accuracy.show_gain(accuracy.difference(before, after))
+        ('61.8', '82.8', '+21.0 points')
+        """
+        return round(self.scale * value, self.digits) / self.scale if isfinite(value) else value
+
+    def difference(self, before: float, after: float) -> float:
+        """How much more `after` is than `before`, as they are shown."""
+        return self.rounded(self.rounded(after) - self.rounded(before))
+
     def number(self, value: float | None, *, sign: bool = False) -> str:
         """The value without its unit; a dash where there is none."""
         if value is None or isnan(value):
-            return "\u2013"
+            return NONE
         scaled, digits = self.scale * value, self.digits
-        if 0 < abs(scaled) < 10.0**-digits:
+        if 0 < abs(scaled) < 10.0**-digits / 2:
             digits += 1  # a small difference is not none
-        return _typeset(f"{scaled:{'+' if sign else ''}.{digits}f}")
+        return f"{scaled:{'+' if sign and scaled else ''}.{digits}f}".replace("-", MINUS).replace("inf", INFINITY)
 
     def show(self, value: float | None) -> str:
         """The value with its unit."""
         return self.number(value) + (PERCENT if self.percent else "")
 
-    def show_gain(self, gain: float) -> str:
-        """A difference, with its sign; percentages differ by points."""
-        return self.number(gain, sign=True) + (" points" if self.percent else "")
+    def show_gain(self, gain: float, half: float | None = None) -> str:
+        """A difference with its sign, and half its interval where that is known; percentages differ by points."""
+        interval = self.half(half).replace(" ", "\u00a0")  # a line does not break there
+        return self.number(gain, sign=True) + interval + (" points" if self.percent else "")
 
+    def with_interval(self, found: Estimate | None) -> str:
+        """The value and half its interval, without a unit."""
+        return self.number(found.value) + self.half(found.half) if found else NONE
 
-def _typeset(number: str) -> str:
-    return number.replace("-", MINUS).replace("inf", INFINITY)
+    def half(self, width: float | None) -> str:
+        """Half of an interval, to follow its value; nothing if it is not known."""
+        return "" if width is None else f" ± {self.number(width)}"
+
+    def describe(self, found: Estimate | None) -> str:
+        """All that is known of how far off a value may be, in words."""
+        if found is None:
+            return "not measured"
+        said = [
+            f"95\u00a0% interval {self.number(found.low)} to {self.show(found.high)}"
+            if found.half is not None
+            else UNKNOWN
+        ]
+        said += [f"{found.n:,} images"] if found.n else []
+        said += [f"seeds: {', '.join(map(self.number, found.seeds))}"] if len(found.seeds) > 1 else []
+        return "; ".join(said)
 
 
 _MEASURES = {
@@ -75,6 +126,17 @@ def measure(metric: str) -> Measure:
     return _MEASURES.get(metric, Measure(metric, readable(metric)))
 
 
+def show_p(p: float | None) -> str:
+    """A p value as papers write it.
+
+    >>> show_p(0.0000001), show_p(0.042), show_p(0.3), show_p(None)
+    ('p < 0.001', 'p = 0.042', 'p = 0.30', '')
+    """
+    if p is None:
+        return ""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.{3 if p < 0.1 else 2}f}"
+
+
 def readable(name: str) -> str:
     """A name as words.
 
@@ -82,9 +144,3 @@ def readable(name: str) -> str:
     'gaussian noise'
     """
     return name.replace("_", " ")
-
-
-def span(values: Iterable[float | None]) -> tuple[float, float]:
-    """The smallest and the largest of the values that are numbers."""
-    known = [value for value in values if value is not None and isfinite(value)]
-    return (min(known), max(known)) if known else (0.0, 1.0)

@@ -6,6 +6,7 @@ from math import isfinite
 from statistics import fmean
 
 from shiftmatch.evaluation.scores import Score, Scores
+from shiftmatch.metrics.uncertainty import Interval, wilson_interval
 from shiftmatch.report.grid import CLEAN
 
 RELIABILITY, SHIFT = "reliability/", "shift/"
@@ -19,6 +20,13 @@ class Bin:
     confidence: float
     accuracy: float
     share: float
+    n: int | None = None  # images in each set, of which this is the share
+
+    @property
+    def interval(self) -> Interval | None:
+        """Of the accuracy; sets that show the same images count once."""
+        count = round(self.share * self.n) if self.n else 0
+        return wilson_interval(min(self.accuracy, 1.0) * count, count) if count else None
 
 
 def reliability(scores: Scores) -> dict[str, list[Bin]]:
@@ -29,18 +37,19 @@ def reliability(scores: Scores) -> dict[str, list[Bin]]:
     rows = [row for row in scores if row.metric.startswith(RELIABILITY)]
     rows = [row for row in rows if row.corruption != CLEAN] or rows
     sets = len({(row.corruption, row.severity, row.seed) for row in rows})
+    n = min((row.n for row in rows if row.n), default=None)
     bins: dict[str, dict[str, dict[tuple[object, ...], dict[str, float]]]] = {}
     for row in rows:
         _, number, part = row.metric.split("/")
         of_method = bins.setdefault(row.method, {}).setdefault(number, {})
         of_method.setdefault((row.corruption, row.severity, row.seed), {})[part] = row.value
     return {
-        method: [pooled for number in sorted(found) if (pooled := _pooled(list(found[number].values()), sets))]
+        method: [pooled for number in sorted(found) if (pooled := _pooled(list(found[number].values()), sets, n))]
         for method, found in bins.items()
     }
 
 
-def _pooled(parts: list[dict[str, float]], sets: int) -> Bin | None:
+def _pooled(parts: list[dict[str, float]], sets: int, n: int | None) -> Bin | None:
     """One bin of many; None if nothing fell into it."""
     filled = [part for part in parts if part.get("share", 0) > 0 and all(map(isfinite, part.values()))]
     total = sum(part["share"] for part in filled)
@@ -49,7 +58,7 @@ def _pooled(parts: list[dict[str, float]], sets: int) -> Bin | None:
     confidence, accuracy = (
         sum(part["share"] * part[name] for part in filled) / total for name in ("confidence", "accuracy")
     )
-    return Bin(confidence, accuracy, total / sets)
+    return Bin(confidence, accuracy, total / sets, n)
 
 
 def calibration_gap(bins: list[Bin]) -> float:

@@ -1,13 +1,20 @@
-"""What an evaluation has found, for the terminal: means by severity, and where a method loses."""
+"""What was found, for the terminal: means with their intervals, where a method loses, and opening a page."""
 
+import os
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from rich.markup import escape
 from rich.table import Table
 
-from shiftmatch.evaluation.scores import Score, Scores
-
-CLEAN = "clean"
-PER_CENT = "accuracy"
+from shiftmatch.evaluation.scores import Scores
+from shiftmatch.report.grid import CLEAN, CLEAN_CELL, Cell, Grid, grid_of
+from shiftmatch.report.measures import readable
+from shiftmatch.report.summary import BASELINE, compare
+from shiftmatch.report.tables import Row, blocks, row_of
 
 
 class Loss(NamedTuple):
@@ -19,47 +26,79 @@ class Loss(NamedTuple):
     points: float
 
 
-def means_table(scores: Scores, metric: str) -> Table:
-    """The mean over corruptions of a metric: a row for each method; clean images, each severity, and all of them.
+def means_table(scores: Scores, metric: str, baseline: str = BASELINE) -> Table:
+    """The mean over corruptions of a metric on one data set: a row for each method; clean images, severities, all.
 
+    >>> from shiftmatch.evaluation.scores import Score
     >>> rows = [Score("plain", "cifar10-c", "fog", 5, "accuracy", 0.5, 0)]
     >>> means_table(Scores(rows), "accuracy").row_count
     1
     """
-    chosen = scores.where(metric=metric)
-    corrupted = Scores([row for row in chosen if row.corruption != CLEAN])
-    groups = {CLEAN: chosen.where(corruption=CLEAN)}
-    severities = corrupted.values("severity")
-    if len(severities) > 1:
-        groups |= {f"severity {severity}": corrupted.where(severity=severity) for severity in severities}
-    groups |= {"mean": corrupted}
-    columns = {name: group.mean(by=("method",)) for name, group in groups.items() if len(group)}
-    unit = " in %" if metric == PER_CENT else ""
-    table = Table(title=f"{', '.join(chosen.values('data'))}: {metric.replace('_', '-')}{unit}")
+    grid = grid_of(scores, scores.where(metric=metric).values("data")[0], metric)
+    groups: dict[str, list[Cell]] = {CLEAN: [CLEAN_CELL] if CLEAN_CELL in grid.cells else []}
+    if len(grid.severities) > 1:
+        groups |= {f"severity {s}": [c for c in grid.corrupted if c.severity == s] for s in grid.severities}
+    groups |= {"mean": grid.corrupted}
+    columns = [row_of(grid, baseline, name, cells) for name, cells in groups.items() if cells]
+    table = Table(title=_title(grid), caption=_caption(columns))
     table.add_column("method", no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right")
-    for method in chosen.values("method"):
-        table.add_row(method, *(_number(column[method,], metric) for column in columns.values()))
+    for column in columns:
+        table.add_column(column.name, justify="right")
+    for method in grid.methods:
+        table.add_row(escape(method), *(_text(grid, column, method) for column in columns))
     return table
 
 
-def losses(scores: Scores, baseline: str = "plain") -> list[Loss]:
-    """Where methods are less accurate than the baseline, the worst first; points are per cent.
+def corruption_table(scores: Scores, metric: str = "accuracy", baseline: str = BASELINE) -> Table:
+    """The values of a metric on one data set, by corruption and method, the mean of the severities of each."""
+    grid = grid_of(scores, scores.where(metric=metric).values("data")[0], metric)
+    block = blocks(grid, baseline)[0]
+    table = Table("corruption", title=_title(grid), caption=_caption(block.every_row))
+    for method in grid.methods:
+        table.add_column(escape(method), justify="right")
+    for row in block.every_row:
+        if row is block.mean:
+            table.add_section()
+        table.add_row(escape(readable(row.name)), *(_text(grid, row, method) for method in grid.methods))
+    return table
 
+
+def losses(scores: Scores, baseline: str = BASELINE) -> list[Loss]:
+    """Where methods are less accurate than the baseline, beyond noise where that is known; worst first, in points.
+
+    >>> from shiftmatch.evaluation.scores import Score
     >>> rows = [Score(name, "d", "fog", 5, "accuracy", value, 0) for name, value in (("plain", 0.5), ("ours", 0.25))]
     >>> losses(Scores(rows))
     [Loss(method='ours', corruption='fog', severity=5, points=25.0)]
     """
-    accuracies = scores.where(metric=PER_CENT)
-    cells = {(row.data, row.corruption, row.severity): row.value for row in accuracies.where(method=baseline)}
+    found = []
+    for data in scores.where(metric="accuracy").values("data"):
+        grid = grid_of(scores, data, "accuracy")
+        compared = [compare(grid, baseline, method) for method in grid.methods if method != baseline]
+        for each in (one for one in compared if one):
+            lost = {cell: change for cell, change in each.changes.items() if change.gain < 0 and not change.is_noise}
+            found += [Loss(each.method, *cell, round(-100 * change.gain, 1)) for cell, change in lost.items()]
+    return sorted(found, key=lambda loss: -loss.points)
 
-    def loss(row: Score) -> float:
-        return 100 * (cells.get((row.data, row.corruption, row.severity), row.value) - row.value)
 
-    found = [Loss(row.method, row.corruption, row.severity, loss(row)) for row in accuracies]
-    return sorted((entry for entry in found if entry.points > 0), key=lambda entry: -entry.points)
+def open_in_browser(page: Path) -> bool:
+    """Open a page if there is a display, lest a text browser take over the terminal; say whether that was done."""
+    display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return display and webbrowser.open(page.resolve().as_uri())
 
 
-def _number(value: float, metric: str) -> str:
-    return f"{100 * value:.1f}" if metric == PER_CENT else f"{value:.3f}"
+def _title(grid: Grid) -> str:
+    sizes = {row.n for found in grid.cells.values() for rows in found.values() for row in rows}
+    images = f", {sizes.pop():,} images" if len(sizes) == 1 and None not in sizes else ""
+    return escape(f"{grid.data}{images}: {grid.measure.title}{' in %' if grid.measure.percent else ''}")
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    if not any(found and found.half is not None for row in rows for found in row.values.values()):
+        return "no interval known"
+    return "±: 95 % interval over images; bold: better than all others, beyond noise"
+
+
+def _text(grid: Grid, row: Row, method: str) -> str:
+    text = grid.measure.with_interval(row.values[method])
+    return f"[bold]{text}[/]" if method == row.leader else text

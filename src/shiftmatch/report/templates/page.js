@@ -44,9 +44,18 @@ function average(body) {
   const partial = rows.length < every.length;
   mean.querySelector(".count").textContent = partial ? ` of ${rows.length} shown` : "";
   [...mean.cells].slice(1).forEach((cell, index) => {
-    cell.dataset.text ??= cell.textContent;
-    const values = rows.map((row) => row.cells[index + 1].dataset.value);
-    cell.textContent = partial ? meanText(values, body.closest(".view").dataset) : cell.dataset.text;
+    cell.dataset.html ??= cell.innerHTML;
+    cell.dataset.note ??= cell.title;
+    cell.innerHTML = cell.dataset.html;
+    cell.title = cell.dataset.note;
+    if (!partial) return;
+    const own = rows.map((row) => row.cells[index + 1].dataset);
+    const number = document.createElement("span");
+    number.textContent = meanText(own.map((each) => each.value), body.closest(".view").dataset);
+    cell.replaceChildren(number);
+    cell.title = "mean of the rows shown; its interval is at most the mean of theirs";
+    const half = meanText(own.map((each) => each.half), body.closest(".view").dataset);
+    if (half !== "–") cell.append(Object.assign(document.createElement("small"), { textContent: `±${half}` }));
   });
 }
 
@@ -90,9 +99,12 @@ function makeSortable(heading) {
 
 const groups = new Map(all("tr[data-corruption]").map((row) => [row.dataset.corruption, row.dataset.group]));
 all(".heat-map thead th").forEach(makeSortable);
-all(".controls, .enhanced").forEach((element) => { element.hidden = false; });
-field("view")?.addEventListener("change", () => { location.hash = chosen("view"); });
-for (const id of ["severity", "group", "text"]) field(id)?.addEventListener("input", filter);
-document.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
-addEventListener("hashchange", showView);
-showView();
+all(".controls, .enhanced, #theme").forEach((element) => { element.hidden = false; });
+field("theme").addEventListener("click", () => theme.toggle());
+if (all(".view").length) {
+  field("view")?.addEventListener("change", () => { location.hash = chosen("view"); });
+  for (const id of ["severity", "group", "text"]) field(id)?.addEventListener("input", filter);
+  document.querySelector(".controls").addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("hashchange", showView);
+  showView();
+}

@@ -1,12 +1,11 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 from made_sets import make_images, write_mnist
 from PIL import Image
 from typer.testing import CliRunner
 
-from shiftmatch.cli import app, main
+from shiftmatch.cli import app
 
 
 def test_a_set_is_written(tmp_path: Path) -> None:
@@ -26,14 +25,3 @@ def test_a_sheet_is_drawn(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     with Image.open(out) as sheet:
         assert sheet.width > 6 * 128
-
-
-def test_mistakes_end_with_a_message_not_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "notes.txt").write_text("no picture")
-    monkeypatch.setattr("sys.argv", ["shiftmatch", "corrupt", "--show", str(tmp_path / "notes.txt")])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 1
-    assert "error: " in capsys.readouterr().err

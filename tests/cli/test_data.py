@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 from made_sets import write_mnist
@@ -24,9 +25,14 @@ def test_the_list_names_every_set_and_says_what_is_damaged(tmp_path: Path) -> No
 
 def test_what_cannot_be_fetched_is_told(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["data", "get", "imagenet", "--root", str(tmp_path)])
-    assert "image-net.org" in str(result.exception)
-    unknown = CliRunner().invoke(app, ["data", "get", "imagenette", "--root", str(tmp_path)])
-    assert "There is no data set" in str(unknown.exception)
+    assert result.exit_code == 1
+    assert "image-net.org" in result.stderr
+
+
+def test_the_list_is_a_command_of_its_own_also_for_scripts(tmp_path: Path) -> None:
+    assert "mnist" in CliRunner().invoke(app, ["data", "list", "--root", str(tmp_path)]).stdout
+    result = CliRunner().invoke(app, ["data", "list", "--json", "--root", str(tmp_path)])
+    assert {entry["state"] for entry in json.loads(result.stdout)} == {"absent"}
 
 
 @needs_data("mnist")

@@ -1,11 +1,13 @@
 """The commands for users' own networks and images, one after the other as a user would call them."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import save_file
 from typer.testing import CliRunner
@@ -18,6 +20,11 @@ NETWORK = """
 from torch import nn
 def net():
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
+"""
+LOG = """
+class Log(nn.Module):
+    def forward(self, x):
+        return (x - 1e6).log()
 """
 
 
@@ -71,7 +78,8 @@ def test_fit_remembers_how_images_were_prepared(here: Path) -> None:
     run("predict", "nets_of_mine:net", "photos", "--out", "plain.csv", *weights, *grey)
     matched, plain = rows(here / "matched.csv"), rows(here / "plain.csv")
     assert plain[0]["image"] == "dark/000.png"
-    assert {row["label"] for row in plain} <= {"dark", "light"}
+    assert {row["label"] for row in plain} <= {"0", "1"}
+    assert {row["label"] for row in matched} <= {"dark", "light"}
     gaps = [abs(float(a["probability"]) - float(b["probability"])) for a, b in zip(matched, plain, strict=True)]
     assert max(gaps) < 1e-3, "matching is the identity on the training images themselves, if prepared alike"
 
@@ -80,7 +88,7 @@ def test_fit_remembers_how_images_were_prepared(here: Path) -> None:
 @pytest.mark.parametrize("command", ["fit", "predict", "sample"])
 def test_a_wrong_number_of_channels_is_said_in_words(command: str) -> None:
     result = CliRunner().invoke(app, [command, "nets_of_mine:net", "photos", "--out", "file"])
-    assert "does not take images of shape 3 × 8 × 8" in str(result.exception)
+    assert "does not take images of shape 3 × 8 × 8" in result.stderr
     assert not Path("file").exists()
 
 
@@ -90,6 +98,36 @@ def test_sites_are_listed() -> None:
     assert len(run("sites", "nets_of_mine:net", "1x8x8", "--all").stdout.splitlines()) > 5
 
 
-@pytest.mark.parametrize("command", ["demo", "sites", "fit", "predict", "sample", "import-hmc"])
-def test_help_teaches(command: str) -> None:
-    assert len(run(command, "--help").stdout) > 500
+def test_classes_are_called_as_in_training_wherever_the_test_images_lie(here: Path) -> None:
+    run("fit", "nets_of_mine:net", "photos", "--grey", "--out", "stats")
+    (here / "photos" / "dark").rename(here / "photos" / "2024-01-01")
+    run("predict", "nets_of_mine:net", "photos", "--statistics", "stats", "--out", "labels.csv")
+    assert {row["label"] for row in rows(here / "labels.csv")} <= {"dark", "light"}
+    (here / "photos" / "third").mkdir()
+    (here / "photos" / "light" / "239.png").rename(here / "photos" / "third" / "1.png")
+    run("fit", "nets_of_mine:net", "photos", "--grey", "--out", "three")
+    result = run("predict", "nets_of_mine:net", "photos", "--statistics", "three", "--out", "labels.csv")
+    assert "name 3 classes, the network has 2 outputs" in result.stderr.replace("\n", " ")
+    assert {row["label"] for row in rows(here / "labels.csv")} <= {"0", "1"}
+
+
+def test_nan_is_an_error_and_no_prediction(here: Path) -> None:
+    network = open_network("nets_of_mine:net")
+    network.get_parameter("3.bias").data[0] = float("nan")
+    torch.save(network.state_dict(), here / "nan.pt")
+    result = CliRunner().invoke(
+        app, ["predict", "nets_of_mine:net", "photos", "--grey", "--weights", "nan.pt", "--out", "labels.csv"]
+    )
+    assert (result.exit_code, (here / "labels.csv").exists()) == (1, False)
+    assert "3.bias in nan.pt hold NaN" in result.stderr
+    (here / "nets_of_mine_too.py").write_text(f"{NETWORK}\ndef log():\n    return nn.Sequential(net(), Log())\n{LOG}")
+    result = CliRunner().invoke(app, ["predict", "nets_of_mine_too.py:log", "photos", "--grey", "--out", "labels.csv"])
+    assert (result.exit_code, (here / "labels.csv").exists()) == (1, False)
+    assert "outputs are NaN or infinite, for" in result.stderr
+
+
+def test_results_for_scripts(here: Path) -> None:
+    fitted = json.loads(run("fit", "nets_of_mine:net", "photos", "--grey", "--out", "stats", "--json").stdout)
+    assert fitted == {"out": "stats", "images": 240, "refused": {}, "classes": ["dark", "light"]}
+    predicted = run("predict", "nets_of_mine:net", "photos.npz", "--out", str(here / "labels.csv"), "--json").stdout
+    assert json.loads(predicted) == {"out": str(here / "labels.csv"), "images": 240, "refused": {}}

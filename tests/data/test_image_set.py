@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from shiftmatch.data.image_set import open_images
+from shiftmatch.data.image_set import Problems, open_images
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 from shiftmatch.models import Preprocessing
 
@@ -25,7 +25,7 @@ def test_class_folders_give_names_labels_and_pixels(tmp_path: Path) -> None:
     images = open_images(tmp_path, Preprocessing(size=8))
     assert images.names[:2] == ["cat/0.png", "cat/1.png"]
     assert images.classes == ("cat", "dog")
-    inputs, labels = images.training_data()
+    inputs, labels = images.training_data(Problems())
     assert inputs.shape == (6, 3, 8, 8)
     assert labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert_close(inputs[5, :, 0, 0], torch.tensor([100.0, 2.0, 0.0]) / 255)
@@ -36,7 +36,7 @@ def test_a_flat_folder_has_no_labels_and_may_be_read_in_grey(tmp_path: Path) -> 
     images = open_images(tmp_path / "all" / "cat", Preprocessing(grey=True))
     assert images.inputs(torch.tensor([1])).shape == (1, 1, 12, 9)
     with pytest.raises(InputError, match="no labels"):
-        images.training_data()
+        images.training_data(Problems())
 
 
 def test_one_file_is_a_set_of_one(tmp_path: Path) -> None:
@@ -103,7 +103,19 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     write_folder(tmp_path / "some")
     Image.new("RGB", (5, 5)).save(tmp_path / "some" / "cat" / "small.png")
     with pytest.raises(InputError, match="different sizes, such as 3 × 5 × 5 and 3 × 12 × 9"):
-        open_images(tmp_path / "some", PLAIN).training_data()
-    (tmp_path / "some" / "cat" / "small.png").write_text("hello")
-    with pytest.raises(FileFormatError, match="not an image of a known format"):
-        open_images(tmp_path / "some", Preprocessing(size=4)).training_data()
+        open_images(tmp_path / "some", PLAIN).training_data(Problems())
+
+
+def test_training_data_leaves_out_what_cannot_be_read(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "cat" / "1.png").write_text("hello")
+    inputs, labels = open_images(tmp_path, PLAIN).training_data(problems := Problems())
+    assert (len(inputs), labels.tolist()) == (5, [0, 0, 1, 1, 1])
+    assert "not an image" in problems.refused["cat/1.png"]
+
+
+def test_a_folder_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    for read in (lambda images: images.some(), lambda images: images.inputs(torch.arange(1))):
+        with pytest.raises(FileFormatError, match=r"a\.png"):
+            read(open_images(tmp_path, PLAIN))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from shiftmatch.cli.output import say, writing
 from shiftmatch.utils.files import atomic_path
 
 
@@ -22,17 +23,23 @@ def corrupt(
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     root: Annotated[str | None, typer.Option(help="Data folder.")] = None,
 ) -> None:
-    """Write a corrupted test set in its published layout (run again to go on), or draw a sheet with --show IMAGE."""
+    """Write a corrupted test set in its published layout, or draw a sheet with --show IMAGE.
+
+    The same command resumes after an interruption.
+
+    Example: shiftmatch corrupt cifar10-c --limit 1000 --workers 2 --out cifar10-c
+
+    Another: shiftmatch corrupt --show photo.jpg --out sheet.png
+    """
     from shiftmatch.data import open_image, sheet, write_corrupted
 
     if show is None:
         folder = write_corrupted(
             suite, out, data=data, corruptions=only, limit=limit, seed=seed, workers=workers, root=root
         )
-        typer.echo(f"{suite} is in {folder}")
+        say(f"{suite} is in {folder}")
     else:
         target = out or Path(f"{show.stem}-{suite}.png")
-        picture = sheet(open_image(show), suite, seed=seed)
-        with atomic_path(target) as path:
-            picture.save(path, "PNG")
-        typer.echo(f"The sheet is {target}")
+        with writing(target), atomic_path(target) as path:
+            sheet(open_image(show), suite, seed=seed).save(path, "PNG")
+        say(f"The sheet is {target}")

@@ -1,11 +1,15 @@
 """`shiftmatch data`: what is in the data folder, and fetching more."""
 
+import json
 from typing import Annotated, no_type_check
 
 import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
+
+from shiftmatch.cli.options import AsJson
+from shiftmatch.cli.output import FAILED, say
 
 app = typer.Typer(help="List the data sets, or fetch one.", invoke_without_command=True)
 
@@ -16,35 +20,53 @@ _STYLE = {"holds": "green", "unchecked": "yellow", "incomplete": "yellow", "dama
 
 @app.callback()
 @no_type_check  # Typer hands in a parent of the Context that it wants to be asked for
-def list_data(context: typer.Context, root: Root = None) -> None:
-    """List what is in the data folder, where it came from, its size and whether its checksums hold."""
-    if context.invoked_subcommand is not None:
-        return
+def data(context: typer.Context, root: Root = None) -> None:
+    """List what is in the data folder, or fetch more.
+
+    Example: shiftmatch data get cifar10
+    """
+    if context.invoked_subcommand is None:
+        list_data(root)
+
+
+@app.command("list")
+def list_data(root: Root = None, as_json: AsJson = False) -> None:
+    """List the data sets: what is in the data folder, where it came from, its size and whether its checksums hold.
+
+    Example: shiftmatch data list
+    """
     from shiftmatch.data import CATALOG, data_folder, inspect
 
-    table = Table(title=f"Data in {data_folder(root)}", caption="Fetch one with: shiftmatch data get NAME")
-    table.add_column("name", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("checksum", overflow="fold")
-    table.add_column("came from", overflow="fold")
     statuses = [inspect(name, root=root) for name in CATALOG]
-    for status in statuses:
-        size = decimal(status.bytes) if status.bytes else ""
-        state = f"{status.state}: {status.detail}" if status.detail else status.state
-        source = status.source or f"(published at {CATALOG[status.name].page})"
-        table.add_row(status.name, size, state, source, style=_STYLE[status.state])
-    Console().print(table)
+    if as_json:
+        shown = ("name", "state", "detail", "source", "bytes")
+        typer.echo(json.dumps([{key: getattr(status, key) for key in shown} for status in statuses], indent=1))
+    else:
+        table = Table(title=f"Data in {data_folder(root)}", caption="Fetch one with: shiftmatch data get NAME")
+        table.add_column("name", no_wrap=True)
+        table.add_column("size", justify="right", no_wrap=True)
+        table.add_column("checksum", overflow="fold")
+        table.add_column("came from", overflow="fold")
+        for status in statuses:
+            size = decimal(status.bytes) if status.bytes else ""
+            state = f"{status.state}: {status.detail}" if status.detail else status.state
+            source = status.source or f"(published at {CATALOG[status.name].page})"
+            table.add_row(status.name, size, state, source, style=_STYLE[status.state])
+        Console().print(table)
     if any(status.state == "damaged" for status in statuses):
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @app.command("get")
 def get_data(
-    name: Annotated[str, typer.Argument(help="A name from the list that `shiftmatch data` prints.")],
+    name: Annotated[str, typer.Argument(help="A name from the list that `shiftmatch data list` prints.")],
     root: Root = None,
 ) -> None:
-    """Fetch a data set and verify it; what has arrived of a broken download is kept and continued."""
+    """Fetch a data set and verify it; what has arrived of a broken download is kept and continued.
+
+    Example: shiftmatch data get mnist
+    """
     from shiftmatch.data import get
 
     status = get(name, root=root)
-    typer.echo(f"{name}: {decimal(status.bytes)} in {status.folder}, checksum {status.state} ({status.detail})")
+    say(f"{name}: {decimal(status.bytes)} in {status.folder}, checksum {status.state} ({status.detail})")

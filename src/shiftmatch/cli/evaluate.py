@@ -1,15 +1,21 @@
 """`shiftmatch evaluate`: methods side by side on a corruption benchmark."""
 
+import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftmatch.cli.options import Draws, Mean, Network, Std, Weights
+from shiftmatch.cli.options import AsJson, Device, Draws, Mean, Network, RandomWeights, Std, Weights
+from shiftmatch.cli.output import complain, say, writing
 
-SHOWN = 8
+if TYPE_CHECKING:
+    from shiftmatch.evaluation.scores import Scores
+
+MAX_SHOWN = 8
 """Losses that are listed."""
 
 
@@ -34,6 +40,7 @@ def evaluate(
         ),
     ] = "accuracy,log_likelihood,ece",
     weights: Weights = None,
+    random_weights: RandomWeights = False,
     posterior: Draws = None,
     mean: Mean = None,
     std: Std = None,
@@ -42,7 +49,7 @@ def evaluate(
     ] = None,
     severities: Annotated[str | None, typer.Option(help="Such as 1,3,5. Default: all that the suite has.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many test images.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Test images that are predicted together, at most.")] = 1000,
+    batch_size: Annotated[int, typer.Option(min=1, help="Test images that are predicted together, at most.")] = 1000,
     stream: Annotated[
         str | None, typer.Option(help="How images come, if not in order: iid, mixture:0.5, dirichlet:0.1.")
     ] = None,
@@ -56,49 +63,107 @@ def evaluate(
         Path | None, typer.Option(help="Where finished cells are kept. Default: beside the table.")
     ] = None,
     root: Annotated[str | None, typer.Option(help="Data folder. Default: $SHIFTMATCH_DATA, else the cache.")] = None,
+    device: Device = "cpu",
+    as_json: AsJson = False,
 ) -> None:
-    """Compare methods under every corruption at every severity; run the same command again to go on after a kill.
+    """Compare methods under every corruption at every severity; the same command resumes after an interruption.
 
-    Example: shiftmatch evaluate cifar_resnet --weights resnet20.safetensors --mean 0.485,0.456,0.406
-    --std 0.229,0.224,0.225 --suite cifar10-c --severities 1,3,5 --limit 2000 --workers 2 --out scores.csv
+    Example: shiftmatch evaluate cifar_resnet --weights resnet20.safetensors --suite cifar10-c --severities 1,3,5
+    --limit 2000 --workers 2 --out scores.csv
     """
+    import torch
+
+    from shiftmatch.cli.loading import open_members
+    from shiftmatch.cli.preparing import check_runs, preparation
+    from shiftmatch.corruptions import PAPER
+    from shiftmatch.evaluation import evaluate as evaluation
+    from shiftmatch.evaluation.methods import METHODS, method_named, predictor
+    from shiftmatch.evaluation.streams import parse
+    from shiftmatch.evaluation.suites import open_suite, training_batches
+    from shiftmatch.metrics.registry import named
+    from shiftmatch.utils.files import unsafe_characters
+    from shiftmatch.utils.hashing import content_hash
+
+    cells = folder or out.with_suffix(".cells")
+    chosen = PAPER if corruptions == "paper" else _words(corruptions)
+    with writing(out):
+        images = open_suite(
+            suite, root, corruptions=chosen or None, severities=_levels(severities), limit=limit, seed=seed
+        )
+        if stream is not None:
+            parse(stream)  # mistakes are told before the work
+        measures = [named(metric)[1] for metric in _words(metrics)]
+        members = open_members(network, weights, posterior, device=device, random=random_weights)
+        prepare = preparation(network, members[0], mean=mean, std=std)
+        wanted = METHODS if methods == "all" else _words(methods)
+        chosen_methods = [method_named(name, pixel_std=fmean(prepare.std)) for name in wanted]
+        check_runs(members[0], prepare(images.clean.images[torch.arange(min(16, len(images)))]).to(device))
+        batches = training_batches(images, prepare, train_images, path=train)
+        predictors = {}
+        for method in chosen_methods:
+            file = cells / f"statistics-{unsafe_characters.sub('_', method.name)}.safetensors" if posterior else None
+            predictors[method.name] = predictor(method, members, batches, path=file)
+        trained = sum(map(len, batches))
+        note = {"command": _command(), "network": network, "weights": content_hash(members)}
+        scores = evaluation.evaluate(
+            predictors,
+            images,
+            measures,
+            preprocess=prepare,
+            batch_size=batch_size,
+            stream=stream,
+            folder=cells,
+            workers=workers,
+            device=device,
+            note=note | {"members": len(members), "training images": trained},
+        )
+        scores.save(out)
+    if as_json:
+        means: dict[str, dict[str, float]] = {method: {} for method, _ in scores.mean()}
+        for (method, metric), value in scores.mean().items():
+            means[method][metric] = value
+        typer.echo(json.dumps({"out": str(out), "mean": means}, indent=1))
+    else:
+        _show(scores)
+        say(f"The scores are in {out}")
+    _check_clean(scores, classes=int(images.labels.max()) + 1)
+
+
+def _show(scores: "Scores") -> None:
     from rich.console import Console
 
-    from shiftmatch.cli.comparison import Comparison
     from shiftmatch.report.terminal import losses, means_table
 
-    comparison = Comparison(
-        network=network,
-        suite=suite,
-        methods=_words(methods),
-        metrics=_words(metrics),
-        weights=weights,
-        posterior=posterior,
-        mean=mean,
-        std=std,
-        corruptions=_words(corruptions),
-        severities=_words(severities),
-        limit=limit,
-        batch=batch,
-        stream=stream,
-        train=train,
-        train_images=train_images,
-        seed=seed,
-        root=root,
-    )
-    scores = comparison.run(folder or out.with_suffix(".cells"), workers=workers, command=_command())
-    scores.save(out)
     console = Console()
     for metric in scores.values("metric"):
         if "/" not in metric:
             console.print(means_table(scores, metric))
     lost = losses(scores)
-    for method, corruption, severity, points in lost[:SHOWN]:
+    for method, corruption, severity, points in lost[:MAX_SHOWN]:
         level = "" if severity is None else f" {severity}"
         console.print(f"[yellow]{method} loses {points:.1f} points against plain on {corruption}{level}[/]")
-    if len(lost) > SHOWN:
-        console.print(f"… and in {len(lost) - SHOWN} other cells, by less.")
-    typer.echo(f"The scores are in {out}")
+    if len(lost) > MAX_SHOWN:
+        console.print(f"… and in {len(lost) - MAX_SHOWN} other cells, by less.")
+
+
+def _check_clean(scores: "Scores", *, classes: int) -> None:
+    """A network that guesses on clean images has other weights, other classes or other inputs than it should."""
+    clean = [row.value for row in scores.where(method="plain", corruption="clean", metric="accuracy")]
+    if clean and clean[0] < 2 / classes:
+        complain(
+            f"the plain network is right on {clean[0]:.1%} of the clean images, hardly better than guessing among "
+            f"{classes} classes. Check --weights, --mean and --std, and the order of the classes.",
+            kind="warning",
+        )
+
+
+def _levels(text: str | None) -> list[int]:
+    from shiftmatch.errors import InputError
+
+    try:
+        return [int(severity) for severity in _words(text)]
+    except ValueError:
+        raise InputError(f"Severities are numbers such as 1,3,5; got {text}.") from None
 
 
 def _words(text: str | None) -> tuple[str, ...]:

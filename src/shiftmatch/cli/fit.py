@@ -1,11 +1,26 @@
 """`shiftmatch fit`: measure the statistics of a network on its training images."""
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from shiftmatch.cli.options import Batch, Data, Draws, Grey, Mean, Network, Size, Std, Weights
+from shiftmatch.cli.options import (
+    AsJson,
+    BatchSize,
+    Data,
+    Device,
+    Draws,
+    Grey,
+    Mean,
+    Network,
+    RandomWeights,
+    Size,
+    Std,
+    Weights,
+)
+from shiftmatch.cli.output import PARTIAL, say, tell_problems, writing
 
 
 def fit(
@@ -14,39 +29,54 @@ def fit(
     *,
     out: Annotated[Path, typer.Option(help="The statistics file to write.")],
     weights: Weights = None,
+    random_weights: RandomWeights = False,
     posterior: Draws = None,
     covariance: Annotated[
-        str, typer.Option(help="SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelMoments or Dense.")
-    ] = "SpatialKronecker",
+        str,
+        typer.Option(help="Spectrum, SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelMoments or Dense."),
+    ] = "Spectrum",
     mean: Mean = None,
     std: Std = None,
     size: Size = None,
-    grey: Grey = False,
-    batch: Batch = 200,
+    grey: Grey = None,
+    batch_size: BatchSize = 200,
+    device: Device = "cpu",
+    as_json: AsJson = False,
 ) -> None:
     """Measure the statistics of clean training images: one pass, no labels, no gradients.
 
-    The file remembers how the images were prepared, so that `shiftmatch predict` prepares others in the same way.
+    The file remembers how the images were prepared and, of class folders, the names of the classes, so that
+    `shiftmatch predict` prepares others in the same way and knows what to call them.
 
-    Example: shiftmatch fit mynets:resnet train/ --weights net.safetensors --size 224
+    Example: shiftmatch fit nets.py:resnet train/ --weights net.pt --size 224
     --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --out net.stats
     """
-    import json
-
-    from shiftmatch.cli.loading import check_takes, known_preprocessing, open_members, preprocessing
+    from shiftmatch.cli.loading import open_members
+    from shiftmatch.cli.preparing import fitting, preparation
     from shiftmatch.core.covariance import covariance_named
     from shiftmatch.data.image_set import open_images
     from shiftmatch.matching.match import fit as measure
     from shiftmatch.matching.members import fit_members
+    from shiftmatch.models.preprocessing import channel_moments
 
-    prepare = preprocessing(mean, std, size, grey=grey or None, base=known_preprocessing(network))
-    images = open_images(data, prepare)
-    members = open_members(network, weights, posterior)
-    check_takes(members[0], images)
-    note = json.dumps({"preprocessing": prepare.as_dict()})
-    structure, batches = covariance_named(covariance), images.batches(batch)
-    if posterior is None:
-        measure(members[0], batches, covariance=structure, note=note).save(out)
+    settings: dict[str, Any] = {"covariance": covariance_named(covariance)}
+    with writing(out):
+        members = open_members(network, weights, posterior, device=device, random=random_weights)
+        prepare = preparation(network, members[0], mean=mean, std=std, size=size, grey=grey)
+        images, some = fitting(members[0], open_images(data, prepare), device=device)
+        input_mean, input_std = channel_moments(some)
+        known = prepare.as_dict() | {"input_mean": input_mean, "input_std": input_std}
+        settings |= {"classes": images.classes, "preprocessing": known}
+        batches = images.batches(batch_size)
+        if posterior is None:
+            measure(members[0], batches, **settings).save(out)
+        else:
+            fit_members(members, batches, out, **settings)
+    measured, refused = len(images) - len(batches.problems.refused), batches.problems.refused
+    tell_problems(batches.problems, images.notes, images=len(images))
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), "images": measured, "refused": refused, "classes": images.classes}))
     else:
-        fit_members(members, batches, out, covariance=structure, note=note)
-    typer.echo(f"The statistics of {len(images):,} images are in {out}")
+        say(f"The statistics of {measured:,} images are in {out}")
+    if refused:
+        raise typer.Exit(PARTIAL)

@@ -1,29 +1,31 @@
-"""Networks that a user names in words: by import path or by a name that the package knows, with their weights."""
+"""Networks that a user names in words, with their weights and statistics."""
 
 import importlib
-import json
 import sys
+import traceback
 from collections.abc import Sequence
-from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.data.image_set import ImageSet
-from shiftmatch.errors import InputError
+from shiftmatch.errors import DataNotFoundError, InputError, ShiftMatchError
 from shiftmatch.matching.members import load_members
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.models import Architecture, Preprocessing, build, load_weights
+from shiftmatch.models import Architecture, build, load_weights
+from shiftmatch.models.weights import check_finite
 from shiftmatch.samplers.posterior import Posterior
 
 
-def open_network(name: str, weights: Path | None = None, *, seed: int = 0) -> nn.Module:
-    """The network that `module:function` returns, or one of the package's own by name; in evaluation mode.
+def open_network(
+    name: str, weights: Path | None = None, *, seed: int = 0, device: str = "cpu", random: bool = True
+) -> nn.Module:
+    """The network that `module:function` or `file.py:function` returns, or one of the package's own by name.
 
-    Modules are looked for in the working directory first. `weights` is a safetensors file with a state_dict; without
-    it the network has those that the function gives it, with `seed` for what it draws at random.
+    In evaluation mode, on `device`. Without `weights` a network of the package has those that it is drawn with, fixed
+    by `seed`, unless `random` forbids it.
 
     >>> open_network("torch.nn:Identity")
     Identity()
@@ -31,31 +33,35 @@ def open_network(name: str, weights: Path | None = None, *, seed: int = 0) -> nn
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = _import(name) if ":" in name else build(name)
+    if isinstance(network, torch.jit.ScriptModule):
+        raise InputError(
+            f"{name} is a TorchScript module: its layers are compiled and cannot be matched. Return the network that "
+            f"was scripted, with the same weights."
+        )
     if weights is not None:
         load_weights(network, weights)
-    return network.eval()
-
-
-def open_members(name: str, weights: Path | None = None, posterior: Path | None = None) -> Sequence[nn.Module]:
-    """The networks of a posterior, built when they are asked for; or one network alone."""
-    network = open_network(name, weights)
-    return [network] if posterior is None else Posterior.load(posterior).models(network)
-
-
-def check_takes(network: nn.Module, images: ImageSet) -> None:
-    """Try two images, so that a wrong size or number of channels is said in words before long work begins."""
-    advice = "Image files can be cut with --size and read in one channel with --grey."
-    check_runs(network, images.inputs(torch.arange(min(2, len(images)))), advice)
-
-
-def check_runs(network: nn.Module, few: Tensor, advice: str = "") -> None:
-    """Try a few inputs, and say in words if the network does not take them."""
+    elif ":" not in name and not random:
+        raise InputError(
+            f"{name} has no weights: pass --weights FILE, or --random-weights if it is to be taken as drawn at random."
+        )
+    check_finite(network, str(weights or name))
     try:
-        with torch.no_grad():
-            network(few)
-    except (RuntimeError, ValueError) as error:
-        shape = " × ".join(map(str, few.shape[1:]))
-        raise InputError(f"The network does not take images of shape {shape}: {error}. {advice}".strip()) from error
+        return network.eval().to(device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from error
+
+
+def open_members(
+    name: str,
+    weights: Path | None = None,
+    posterior: Path | None = None,
+    *,
+    device: str = "cpu",
+    random: bool = True,
+) -> Sequence[nn.Module]:
+    """The networks of a posterior, built when they are asked for; or one network alone."""
+    network = open_network(name, weights, device=device, random=random or posterior is not None)
+    return [network] if posterior is None else Posterior.load(posterior).models(network)
 
 
 def open_statistics(path: Path, *, of_members: bool) -> Sequence[Statistics]:
@@ -76,55 +82,52 @@ def example_of(shape: str) -> Tensor:
     """
     try:
         return torch.zeros(2, *(int(side) for side in shape.split("x")))
-    except ValueError:
+    except (ValueError, RuntimeError):
         raise InputError(f"The shape of an input is given as 3x224x224; got {shape!r}.") from None
 
 
-def preprocessing(
-    mean: str | None, std: str | None, size: int | None = None, *, grey: bool | None = None, base: Preprocessing
-) -> Preprocessing:
-    """What is known, with what the options say in its place.
-
-    >>> preprocessing("0.5,0.4,0.4", None, base=Preprocessing(size=32))
-    Preprocessing(mean=(0.5, 0.4, 0.4), std=(1.0,), size=32, grey=False, resize=None)
-    """
-    given: dict[str, Any] = {
-        "mean": None if mean is None else _numbers(mean),
-        "std": None if std is None else _numbers(std),
-        "size": size,
-        "grey": grey,
-    }
-    return replace(base, **{key: value for key, value in given.items() if value is not None})
-
-
-def known_preprocessing(network: str, statistics: Statistics | None = None) -> Preprocessing:
-    """How images were prepared when the statistics were measured, else when the named network was trained."""
-    remembered = json.loads(statistics.note).get("preprocessing") if statistics and statistics.note[:1] == "{" else None
-    own = Preprocessing() if ":" in network else Architecture(network).preprocessing
-    return (Preprocessing.from_dict(remembered) if remembered else None) or own
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(number) for number in text.split(","))
-    except ValueError:
-        raise InputError(f"Expected one number, or one per channel with commas between; got {text!r}.") from None
-
-
 def _import(name: str) -> nn.Module:
-    module_name, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
+    place, _, attribute = name.rpartition(":")
     try:
-        function = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+        function = getattr(_module_of(place), attribute)
+        network = function() if callable(function) and not isinstance(function, nn.Module) else function
+    except ShiftMatchError:
+        raise
+    except Exception as error:  # of the user's code: whatever it raises, we say where
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        where = "" if line.filename == __file__ else f", {Path(line.filename).name} line {line.lineno}"
         raise InputError(
-            f"{name} cannot be imported: {error}. Name a function without arguments that returns the network, "
-            f"as module:function; modules are looked for in {here} and among the installed ones."
+            f"{name} cannot be built: {type(error).__name__}: {error}{where}. Name a function without arguments that "
+            f"returns the network, as module:function or file.py:function; modules are looked for in {Path.cwd()} and "
+            f"among the installed ones."
         ) from error
-    finally:
-        sys.path.remove(here)
-    network = function() if callable(function) and not isinstance(function, nn.Module) else function
     if not isinstance(network, nn.Module):
         raise InputError(f"{name} gives a {type(network).__name__}; expected a torch.nn.Module.")
     return network
+
+
+def _module_of(place: str) -> ModuleType:
+    """A module by name or by file; its folder stays importable, so that worker processes find it as well."""
+    path = Path(place)
+    folder = str(path.resolve().parent if path.suffix == ".py" else Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if path.suffix != ".py":
+        return importlib.import_module(place)
+    if not path.is_file():
+        raise DataNotFoundError(f"There is no file {path}.")
+    known = sys.modules.get(path.stem)
+    if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path.resolve():
+        return known
+    if known is not None:
+        raise InputError(f"{path} has the name of another module, {path.stem}. Rename the file.")
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file.")
+    module = sys.modules[path.stem] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return module

@@ -1,11 +1,35 @@
 """`shiftmatch predict`: labels for images, from a matched network or posterior."""
 
+import csv
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftmatch.cli.options import Batch, Data, Draws, Grey, Mean, Network, Size, Std, Weights
+from shiftmatch.cli.options import (
+    AsJson,
+    BatchSize,
+    Data,
+    Device,
+    Draws,
+    Grey,
+    Mean,
+    Network,
+    RandomWeights,
+    Size,
+    Std,
+    Weights,
+)
+from shiftmatch.cli.output import PARTIAL, complain, say, tell_problems, writing
+
+if TYPE_CHECKING:
+    from shiftmatch.data.image_set import Batches
+    from shiftmatch.matching.average import Average
+
+COLUMNS = ("image", "label", "probability", "entropy", "problem")
+Row = tuple[str, str, str]
 
 
 def predict(
@@ -17,33 +41,87 @@ def predict(
         Path | None, typer.Option(help="From `shiftmatch fit`; without them the network predicts as it is.")
     ] = None,
     weights: Weights = None,
+    random_weights: RandomWeights = False,
     posterior: Draws = None,
-    prior: Annotated[
-        float, typer.Option(min=0, help="So many images the training statistics count for; helps small batches.")
-    ] = 0,
+    prior_images: Annotated[
+        float | None, typer.Option(min=0, help="So many images the training statistics count for; helps small batches.")
+    ] = None,
     mean: Mean = None,
     std: Std = None,
     size: Size = None,
-    grey: Grey = False,
-    batch: Batch = 500,
+    grey: Grey = None,
+    batch_size: BatchSize = 500,
+    device: Device = "cpu",
+    as_json: AsJson = False,
 ) -> None:
-    """Write image, label, probability and entropy to a CSV file; images are prepared as the statistics remember it.
+    """Write image, label, probability, entropy and problem to a CSV file, one row per image.
 
-    Options for preparing the images, if there are any, take the place of what is remembered.
+    Images are prepared, and classes called, as the statistics remember it; options take the place of what is
+    remembered. An image that cannot be read has a row that says why, and the exit code is 3.
 
-    Example: shiftmatch predict mynets:resnet photos/ --weights net.safetensors --statistics net.stats --out labels.csv
+    Example: shiftmatch predict nets.py:resnet photos/ --weights net.pt --statistics net.stats --out labels.csv
     """
-    from shiftmatch.cli.loading import check_takes, known_preprocessing, open_members, open_statistics, preprocessing
-    from shiftmatch.cli.predictions import predict_to_csv
+    from shiftmatch.cli.loading import open_members, open_statistics
+    from shiftmatch.cli.preparing import check_moments, fitting, preparation
     from shiftmatch.data.image_set import open_images
     from shiftmatch.matching.average import average
     from shiftmatch.matching.members import match_members
 
-    networks = open_members(network, weights, posterior)
-    known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
-    base = known_preprocessing(network, known[0] if known else None)
-    images = open_images(data, preprocessing(mean, std, size, grey=grey or None, base=base))
-    check_takes(networks[0], images)
-    members = match_members(networks, known, prior_images=prior) if known else networks
-    predict_to_csv(average(members), images, out, batch=batch)
-    typer.echo(f"The predictions for {len(images):,} images are in {out}")
+    with writing(out):
+        networks = open_members(network, weights, posterior, device=device, random=random_weights)
+        known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
+        first = known[0] if known else None
+        prepare = preparation(network, networks[0], first, mean=mean, std=std, size=size, grey=grey)
+        images, some = fitting(networks[0], open_images(data, prepare), device=device, clean=False)
+        if first is not None:
+            check_moments(first, some)
+        members = match_members(networks, known, prior_images=prior_images) if known else networks
+        batches = images.batches(batch_size)
+        # Names of classes are those of the training folder; what folders test images lie in says nothing.
+        rows = _predict(average(members), batches, first.classes if first else (), device)
+        _write(out, images.names, rows, batches.problems.refused)
+    refused = batches.problems.refused
+    tell_problems(batches.problems, images.notes, images=len(images))
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), "images": len(rows), "refused": refused}))
+    else:
+        say(f"The predictions for {len(rows):,} images are in {out}")
+    if refused:
+        raise typer.Exit(PARTIAL)
+
+
+def _predict(predictor: "Average", batches: "Batches", classes: Sequence[str], device: str) -> dict[int, Row]:
+    """For the position of each image: its label, the probability of that, and the entropy in nats."""
+    from shiftmatch.errors import NonFiniteError
+    from shiftmatch.utils.progress import track
+
+    rows: dict[int, Row] = {}
+    for inputs, index in track(batches, "predicting", total=len(batches)):
+        found = predictor.predict(inputs.to(device))
+        probabilities, entropies = found.probabilities.cpu(), found.entropy.cpu()
+        if not (finite := probabilities.isfinite().all(-1)).all():
+            name = batches.source.names[int(index[~finite][0])]
+            raise NonFiniteError(
+                f"The network's outputs are NaN or infinite, for {name} to begin with. Check its weights and how the "
+                f"images are prepared (--mean, --std)."
+            )
+        if classes and len(classes) != probabilities.shape[-1]:
+            complain(
+                f"the statistics name {len(classes)} classes, the network has {probabilities.shape[-1]} outputs: "
+                f"classes are written as numbers.",
+                kind="warning",
+            )
+            classes = ()
+        confidence, labels = probabilities.max(-1)
+        for position, label, p, entropy in zip(index.tolist(), labels.tolist(), confidence, entropies, strict=True):
+            rows[position] = (classes[label] if classes else str(label), f"{p:.6f}", f"{entropy:.6f}")
+    return rows
+
+
+def _write(out: Path, names: Sequence[str], rows: Mapping[int, Row], refused: Mapping[str, str]) -> None:
+    from shiftmatch.utils.files import atomic_path
+
+    with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows((name, *rows.get(i, ("", "", "")), refused.get(name, "")) for i, name in enumerate(names))

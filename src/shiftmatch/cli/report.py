@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from shiftmatch.cli.output import say, writing
+
 
 def report(
     scores: Annotated[
@@ -35,14 +37,15 @@ def report(
     from shiftmatch.report.terminal import open_in_browser
 
     table, name = open_scores(scores), title or ", ".join(path.stem for path in scores)
-    write_html(table, out, title=name, pictures=pictures_beside(scores), baseline=baseline, method=method)
+    with writing(out):
+        write_html(table, out, title=name, pictures=pictures_beside(scores), baseline=baseline, method=method)
     if markdown:
         write_markdown(table, markdown, title=name, baseline=baseline, method=method)
-        typer.echo(f"The tables are in {markdown}")
+        say(f"The tables are in {markdown}")
     if figures:
         from shiftmatch.report.figure_files import write_figures
 
         written = write_figures(table, figures, kind=kind, baseline=baseline, method=method)
-        typer.echo(f"{len(written)} figures are in {figures}")
+        say(f"{len(written)} figures are in {figures}")
     opened = open_page and open_in_browser(out)
-    typer.echo(f"The page is {'open: ' if opened else ''}{out.resolve()}")
+    say(f"The page is {'open: ' if opened else ''}{out.resolve()}")

@@ -1,9 +1,13 @@
 """`shiftmatch reproduce`: the figures and tables of the paper."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from shiftmatch.cli.output import complain, say
+from shiftmatch.errors import InputError, ShiftMatchError
 
 
 def reproduce(
@@ -17,18 +21,26 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper, and hold what comes out against what is published.
 
-    Networks are trained when they are missing; a run that was killed goes on where it was. Writes NAME.csv (scores),
-    NAME.json (how they were made) and figures.
+    Networks are trained when they are missing; the same command resumes after an interruption. Writes NAME.csv
+    (scores), NAME.json (how they were made) and figures.
 
     Example: shiftmatch reproduce fig1 --size small --out results
     """
-    from paper.experiments.registry import EXPERIMENTS
-    from paper.experiments.reproduce import overview
-    from paper.experiments.reproduce import reproduce as run
     from rich.console import Console
 
-    from shiftmatch.errors import ShiftMatchError
-
+    if (Path("paper") / "experiments").is_dir() and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        from paper.experiments.registry import EXPERIMENTS
+        from paper.experiments.reproduce import overview
+        from paper.experiments.reproduce import reproduce as run
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("paper"):
+            raise
+        raise InputError(
+            "The experiments of the paper are not part of the installed package. Run this in a clone of the "
+            "repository, in the folder that holds paper/."
+        ) from error
     console = Console()
     if name == "list":
         console.print(overview())
@@ -44,9 +56,9 @@ def reproduce(
             continue
         console.print(found.table())
         for method, reason in found.left_out.items():
-            typer.echo(f"Left out: {method}. {reason}")
-        typer.echo(f"Scores and {len(found.files) - 2} figures are in {out.resolve()}")
+            say(f"Left out: {method}. {reason}")
+        say(f"Scores and {len(found.files) - 2} figures are in {out.resolve()}")
     for each, reason in failed.items():
-        typer.secho(f"{each} could not be run: {reason}", fg="red", err=True)
+        complain(f"{each} could not be run: {reason}")
     if failed:
         raise typer.Exit(1)

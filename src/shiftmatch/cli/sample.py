@@ -1,11 +1,12 @@
-"""`shiftmatch sample`: draw a posterior of a network's weights."""
+"""`shiftmatch sample`: draw a posterior of a network's weights; `shiftmatch import-hmc`: take a published one."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from shiftmatch.cli.options import Data, Grey, Mean, Network, Size, Std, Weights
+from shiftmatch.cli.options import Data, Device, Grey, Mean, Network, Size, Std, Weights
+from shiftmatch.cli.output import PARTIAL, say, tell_problems, writing
 
 
 def sample(
@@ -25,34 +26,60 @@ def sample(
     ] = 1e-3,
     trajectory: Annotated[float, typer.Option(help="HMC: how long to follow each trajectory.")] = 0.1,
     steps: Annotated[int, typer.Option(min=1, help="Others: minibatch steps to a draw.")] = 100,
-    batch: Annotated[int, typer.Option(min=1, help="Others: images in a minibatch.")] = 100,
+    batch_size: Annotated[int, typer.Option(min=1, help="Others: images in a minibatch.")] = 100,
     weight_decay: Annotated[float, typer.Option(min=0, help="The prior of each weight is N(0, 1 / this).")] = 100.0,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep the run here; the same command goes on after a kill.")
+        Path | None, typer.Option(help="Keep the run here; the same command resumes after an interruption.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Fixes everything random.")] = 0,
     mean: Mean = None,
     std: Std = None,
     size: Size = None,
-    grey: Grey = False,
+    grey: Grey = None,
+    device: Device = "cpu",
 ) -> None:
     """Draw a posterior, or train an ensemble, on labelled images: class folders, or an .npz with images and labels.
 
-    Example: shiftmatch sample lenet digits/ --grey --mean 0.1307 --std 0.3081 --method sghmc --step-size 0.01
-    --out digits.safetensors
+    Example: shiftmatch sample lenet digits/ --method sghmc --step-size 0.01 --out digits.safetensors
+    """
+    from shiftmatch.cli.loading import architecture_named, open_network
+    from shiftmatch.cli.preparing import fitting, preparation
+    from shiftmatch.data.image_set import Problems, open_images
+    from shiftmatch.samplers.inference import LOOKED_AT, Inference, verdict
+
+    settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch_size, weight_decay, seed, chains)
+    problems = Problems()
+    with writing(out):
+        start = open_network(network, weights, seed=seed, device=device)
+        prepare = preparation(network, start, mean=mean, std=std, size=size, grey=grey)
+        images, _ = fitting(start, open_images(data, prepare), device=device)
+        inputs, labels = (tensor.to(device) for tensor in images.training_data(problems))
+        posterior = settings.run(start, (inputs, labels), folder=folder, architecture=architecture_named(network))
+        posterior.save(out)
+    tell_problems(problems, images.notes, images=len(images))
+    say(f"{len(posterior)} draws are in {out}")
+    say(verdict(posterior, inputs[:LOOKED_AT], start))
+    if problems.refused:
+        raise typer.Exit(PARTIAL)
+
+
+def import_hmc(
+    files: Annotated[list[Path], typer.Argument(help="state-*.pkl or model_step_*.pt; leave out the burn-in.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The posterior file to write.")],
+    network: Annotated[str, typer.Option(help="The network of the samples: lenet, mlp or resnet20_frn.")],
+    half: Annotated[bool, typer.Option(help="Store in half precision: half the size.")] = False,
+) -> None:
+    """Convert published HMC samples without running any code in them; rejected draws are left out.
+
+    Example: shiftmatch import-hmc samples/state-*.pkl --network resnet20_frn --out hmc.safetensors
     """
     import torch
 
-    from shiftmatch.cli.loading import architecture_named, check_takes, known_preprocessing, open_network, preprocessing
-    from shiftmatch.data.image_set import open_images
-    from shiftmatch.samplers.inference import LOOKED_AT, Inference, verdict
+    from shiftmatch.models import Architecture
+    from shiftmatch.samplers.haiku import import_hmc as convert
 
-    prepare = preprocessing(mean, std, size, grey=grey or None, base=known_preprocessing(network))
-    images = open_images(data, prepare)
-    settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch, weight_decay, seed, chains)
-    start = open_network(network, weights, seed=seed)
-    check_takes(start, images)
-    posterior = settings.run(start, images.training_data(), folder=folder, architecture=architecture_named(network))
-    posterior.save(out)
-    typer.echo(f"{len(posterior)} draws are in {out}")
-    typer.echo(verdict(posterior, images.inputs(torch.arange(min(LOOKED_AT, len(images)))), start))
+    with writing(out):
+        posterior = convert(files, Architecture(network))
+        posterior.save(out, dtype=torch.float16 if half else None)
+    say(f"{len(posterior)} draws in {len(posterior.chains)} chains are in {out}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from shiftmatch.cli.options import Network
+from shiftmatch.cli.options import Device, Network
 
 
 def sites(
@@ -12,13 +12,16 @@ def sites(
     shape: Annotated[str, typer.Argument(help="Of one input, such as 3x224x224.")],
     *,
     everywhere: Annotated[bool, typer.Option("--all", help="The output of every module, to choose from.")] = False,
+    device: Device = "cpu",
 ) -> None:
     """List the places of a network where features would be matched.
 
     Example: shiftmatch sites lenet 1x28x28
     """
     from shiftmatch.cli.loading import example_of, open_network
+    from shiftmatch.cli.preparing import check_runs
     from shiftmatch.matching.selection import sites as find
 
-    found = find(open_network(network), example_of(shape), at="module" if everywhere else "pre-activation")
-    found.describe()
+    model, example = open_network(network, device=device), example_of(shape).to(device)
+    check_runs(model, example)
+    find(model, example, at="module" if everywhere else "pre-activation").describe()

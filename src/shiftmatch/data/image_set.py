@@ -67,14 +67,25 @@ class ImageSet:
                 problems.changed[self.names[position]] = "; ".join(notes)
         return found
 
-    def training_data(self) -> tuple[Images, Int64[Tensor, "n"]]:
-        """All inputs with their labels."""
+    def some(self, count: int = 16) -> Images:
+        """A few of the images that can be read, as the network takes them."""
+        batches = self.batches(count)
+        for inputs, _ in batches:
+            return inputs[:count]
+        name, reason = next(iter(batches.problems.refused.items()))
+        raise FileFormatError(f"None of the {len(self)} images can be read. {name}: {reason}")
+
+    def training_data(self, problems: Problems) -> tuple[Images, Int64[Tensor, "b"]]:
+        """All inputs that can be read, with their labels."""
         if self.labels is None:
             raise InputError(
                 "These images have no labels. Put them into one folder per class, or pass an .npz file with arrays "
                 "called images and labels."
             )
-        return self.inputs(torch.arange(len(self))), self.labels
+        found = self.readable(torch.arange(len(self)), problems)
+        if found is None:
+            raise FileFormatError(f"None of the {len(self)} images can be read.")
+        return found[0], self.labels[found[1]]
 
     def batches(self, size: int) -> "Batches":
         """All images in batches of `size` or a little more: statistics want no small last batch."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
 from shiftmatch.shapes import Images
@@ -61,3 +61,36 @@ class Preprocessing:
             field.name: values[field.name] for field in fields(Preprocessing) if field.name in values
         }
         return Preprocessing(**known | {key: tuple(known[key]) for key in ("mean", "std") if key in known})
+
+
+def channel_moments(x: Images) -> tuple[list[float], list[float]]:
+    """The mean and the standard deviation of each channel.
+
+    >>> channel_moments(torch.tensor([0.0, 2.0]).reshape(1, 1, 1, 2))
+    ([1.0], [1.0])
+    """
+    std, mean = torch.std_mean(x.double(), dim=(0, 2, 3), correction=0)
+    return mean.tolist(), std.tolist()
+
+
+def variance_ratio(model: nn.Module, inputs: Tensor) -> float | None:
+    """What comes into the first BatchNorm layer: its variance over that in training, the median of the channels.
+
+    About 1 for images that are prepared as in training; nothing can be said of a network without such a layer.
+    """
+    norms = [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    ratios: list[float] = []
+
+    def look(layer: nn.modules.batchnorm._BatchNorm, features: tuple[Tensor]) -> None:
+        if not ratios and layer.running_var is not None:
+            x = features[0].transpose(0, 1).flatten(1)
+            ratios.append(float((x.var(1) / layer.running_var.clamp_min(layer.eps)).median()))
+
+    hooks = [layer.register_forward_pre_hook(look) for layer in norms]
+    try:
+        with torch.no_grad():
+            model(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return ratios[0] if ratios else None

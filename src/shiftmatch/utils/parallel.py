@@ -63,7 +63,7 @@ def mapping(workers: int, *shared: Any) -> Iterator[Map]:
     context, given = multiprocessing.get_context("spawn"), (_packed(shared), str(Path.cwd()))
     pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=given)
     try:
-        yield lambda function, items: pool.map(partial(_call, function), items)
+        yield lambda function, items: _submit(pool, function, items)
     except KeyboardInterrupt:
         for process in list((pool._processes or {}).values()):  # what they were at is lost; what they wrote is whole
             process.terminate()
@@ -88,6 +88,17 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _submit(pool: ProcessPoolExecutor, function: Callable[..., Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Start the workers so that Ctrl-C is for their parent alone, also while they are starting."""
+    if threading.current_thread() is not threading.main_thread():
+        return pool.map(partial(_call, function), items)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which processes inherit
+    try:
+        return pool.map(partial(_call, function), items)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _packed(shared: tuple[Any, ...]) -> bytes:
     """By value: sharing memory would take a file handle for every tensor, and let processes change each other's."""
     try:
@@ -102,7 +113,6 @@ def _packed(shared: tuple[Any, ...]) -> bytes:
 def _start(packed: bytes, folder: str) -> None:
     global _shared  # noqa: PLW0603  a worker process has one job
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is answered by the parent, in one voice
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     sys.path.insert(0, folder)  # the user's own modules
     _shared = pickle.loads(packed)

@@ -1,0 +1,135 @@
+"""What commands say and where they write: messages, exit codes, and files that are tried before the work."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+
+from shiftmatch.errors import InputError, SmallBatchWarning
+
+if TYPE_CHECKING:
+    from shiftmatch.data.image_set import Problems
+
+FAILED, PARTIAL, INTERRUPTED = 1, 3, 130
+"""Exit codes: something went wrong; some images were refused; Ctrl-C. Wrong usage is 2."""
+MAX_SHOWN = 20
+"""Refused images that are listed."""
+OPTIONS = ("prior_images", "prior", "batch_size", "size", "device", "workers", "strength", "window")
+"""Arguments in the advice of the library that are options here."""
+
+
+def say(text: str) -> None:
+    """What was done; nothing with --quiet."""
+    if not os.environ.get("SHIFTMATCH_QUIET"):
+        typer.echo(text)
+
+
+def complain(text: object, *, kind: str = "error") -> None:
+    """An error or a warning, on standard error, in the words of the command line."""
+    style = "red" if kind == "error" else "yellow"
+    Console(stderr=True, soft_wrap=True).print(f"{kind}: {in_options(str(text))}", style=style, markup=False)
+
+
+def in_options(text: str) -> str:
+    """Advice to a programmer as advice to a user of the command line.
+
+    >>> in_options("Pass larger batches, or prior_images=32, to match.")
+    'Pass larger batches, or --prior-images 32, to match.'
+    """
+    text = re.sub(r"shiftmatch\.\w+\([^()]*?(\w+=[^(),]*)\)", r"\1", text)  # the call around an argument
+    return re.sub(rf"\b({'|'.join(OPTIONS)})=(\"?)([\w.-]*\w)\2", _option, text)
+
+
+def _option(found: "re.Match[str]") -> str:
+    return f"--{found[1].replace('_', '-')} {found[3]}".replace("--prior ", "--prior-images ")
+
+
+class WarnInWords:
+    """For warnings.showwarning: the message without the line of code that gave it; about small batches only once."""
+
+    def __init__(self) -> None:
+        self.told: set[object] = set()
+
+    def __call__(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        key = category if category is SmallBatchWarning else str(message)
+        if key not in self.told:
+            self.told.add(key)
+            complain(message, kind="warning" if issubclass(category, UserWarning) else category.__name__)
+
+
+def explain(error: OSError) -> str:
+    """A failure of the file system, with what to do."""
+    advice = {
+        errno.ENOSPC: "The disk is full: free some space and run the same command again.",
+        errno.EDQUOT: "The quota is used up: free some space and run the same command again.",
+        errno.EACCES: "You may not write or read there: choose another place.",
+        errno.EPERM: "You may not write or read there: choose another place.",
+        errno.EROFS: "Nothing can be written there: choose another place.",
+    }
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}. {advice.get(error.errno or 0, '')}".strip()
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[Path]:
+    """Find out before the work whether `out` can be written, and keep other processes from writing it meanwhile."""
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; name a file to write, such as {out / 'result'}.")
+    lock = out.with_name(f".{out.name}.lock")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        handle = _lock(lock)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written ({error.strerror}). Choose another --out.") from error
+    if handle is None:
+        raise InputError(
+            f"Another process is writing {out} at this moment. Wait until it has ended, or choose another --out."
+        )
+    try:
+        yield out
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _lock(path: Path) -> int | None:
+    """A lock that goes with its process, however that ends; nothing if another process has it."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows
+        return os.open(path, os.O_CREAT | os.O_RDWR)
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        if path.exists() and os.fstat(handle).st_ino == path.stat().st_ino:
+            return handle
+        os.close(handle)  # it was released, and its file removed, between the two calls
+
+
+def tell_problems(problems: "Problems", notes: Sequence[str], *, images: int) -> None:
+    """A summary of what was changed and refused in reading images; some refused images make the exit code 3."""
+    for note in notes:
+        complain(f"{note}.", kind="note")
+    for change in sorted(set(problems.changed.values())):
+        names = [name for name, text in problems.changed.items() if text == change]
+        complain(f"{change} in {len(names)} of {images} images, such as {names[0]}.", kind="note")
+    if not problems.refused:
+        return
+    from rich.table import Table
+
+    table = Table("image", "why it was refused", title=f"{len(problems.refused)} of {images} images were refused")
+    for name, reason in list(problems.refused.items())[:MAX_SHOWN]:
+        table.add_row(name, reason)
+    if len(problems.refused) > MAX_SHOWN:
+        table.add_row("…", f"and {len(problems.refused) - MAX_SHOWN} more")
+    Console(stderr=True).print(table, markup=False)

@@ -1,0 +1,133 @@
+"""How a user's images are prepared for a network, and whether they fit it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftmatch.cli.output import complain
+from shiftmatch.data.image_set import ImageSet
+from shiftmatch.errors import InputError
+from shiftmatch.matching.statistics import Statistics
+from shiftmatch.models import Architecture, Preprocessing
+from shiftmatch.models.preprocessing import channel_moments, variance_ratio
+
+MAX_RATIO = 2.5
+"""Variances further from what a network was trained on mean other preprocessing, or a strong corruption."""
+MAX_STDS = 1.0
+"""And so does a mean that is further away."""
+
+
+def preparation(
+    name: str,
+    network: nn.Module,
+    statistics: Statistics | None = None,
+    *,
+    mean: str | None = None,
+    std: str | None = None,
+    size: int | None = None,
+    grey: bool | None = None,
+) -> Preprocessing:
+    """How images are prepared: as the options say, else as for the statistics, else as the network was trained.
+
+    >>> preparation("lenet", nn.Identity(), mean="0.5")
+    Preprocessing(mean=(0.5,), std=(0.3081,), size=28, grey=True, resize=None)
+    """
+    known = Preprocessing.from_dict(statistics.preprocessing) if statistics else None
+    own = _of_network(network) if ":" in name else Architecture(name).preprocessing
+    base = known or own or Preprocessing()
+    options = {"mean": _numbers(mean), "std": _numbers(std), "size": size, "grey": grey}
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    prepare = replace(base, **given)
+    if known and prepare != known:
+        complain(f"the statistics were measured on images prepared otherwise: {known}, not {prepare}.", kind="warning")
+    return prepare
+
+
+def fitting(
+    network: nn.Module, images: ImageSet, *, device: str = "cpu", clean: bool = True
+) -> tuple[ImageSet, Tensor]:
+    """The images with as many channels as the network takes, and some of its inputs.
+
+    They are tried, so that a wrong size is said in words before long work begins, and preprocessing that does not fit
+    the network's BatchNorm layers is warned about.
+    """
+    some = images.some().to(device)
+    if some.shape[1] == 1 and isinstance(images.images, Tensor) and not _runs(network, some):
+        colour = images.in_colour()
+        if _runs(network, tried := colour.some().to(device)):
+            images, some = colour, tried
+    check_runs(network, some, "Images can be cut with --size, and read as one channel with --grey.", clean=clean)
+    return images, some
+
+
+def check_runs(network: nn.Module, inputs: Tensor, advice: str = "", *, clean: bool = True) -> None:
+    """Try a few inputs, and say in words if the network does not take them or was trained on others."""
+    try:
+        with torch.no_grad():
+            network(inputs)
+    except (RuntimeError, ValueError, TypeError) as error:
+        shape = " × ".join(map(str, inputs.shape[1:]))
+        raise InputError(f"The network does not take images of shape {shape}: {error}. {advice}".strip()) from error
+    ratio = variance_ratio(network, inputs)
+    if ratio and not 1 / MAX_RATIO < ratio < MAX_RATIO:
+        corrupted = "" if clean else "the images are strongly corrupted, or "
+        complain(
+            f"behind the first layer the variance is {ratio:.2g} times that of the images the network was trained on: "
+            f"{corrupted}they are prepared otherwise. Check --mean and --std.",
+            kind="warning",
+        )
+
+
+def check_moments(statistics: Statistics, inputs: Tensor) -> None:
+    """Warn if inputs are far from those at fitting."""
+    known = statistics.preprocessing
+    if "input_mean" not in known:
+        return
+    (mean, std), old_mean, old_std = channel_moments(inputs), known["input_mean"], known["input_std"]
+    far = [abs(new - old) > MAX_STDS * s for new, old, s in zip(mean, old_mean, old_std, strict=True)]
+    wide = [not 1 / MAX_RATIO < new / max(old, 1e-12) < MAX_RATIO for new, old in zip(std, old_std, strict=True)]
+    if any(far) or any(wide):
+        new, old = (f"{_short(m)} ± {_short(s)}" for m, s in ((mean, std), (old_mean, old_std)))
+        complain(
+            f"the inputs have mean ± std {new} per channel; at fitting they had {old}. The images are strongly "
+            f"corrupted, or prepared otherwise.",
+            kind="warning",
+        )
+
+
+def _short(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
+
+
+def _runs(network: nn.Module, inputs: Tensor) -> bool:
+    try:
+        with torch.no_grad():
+            network(inputs)
+    except (RuntimeError, ValueError, TypeError):
+        return False
+    return True
+
+
+def _numbers(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise InputError(f"Expected one number, or one per channel with commas between; got {text!r}.") from None
+
+
+def _of_network(network: nn.Module) -> Preprocessing | None:
+    """What a network of the user's says of itself: as an attribute, or as timm's networks do."""
+    if isinstance(own := getattr(network, "preprocessing", None), Preprocessing):
+        return own
+    config = getattr(network, "pretrained_cfg", None)
+    if not isinstance(config, Mapping) or not {"mean", "std", "input_size"} <= config.keys():
+        return None
+    size = int(config["input_size"][-1])
+    return Preprocessing(
+        tuple(config["mean"]), tuple(config["std"]), size, resize=round(size / config.get("crop_pct", 1.0))
+    )

@@ -1,0 +1,140 @@
+"""What every command has in common: messages instead of tracebacks, exit codes, --quiet, --version, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_sets import write_cifar10
+from typer.testing import CliRunner
+
+from shiftmatch.cli import COMMANDS, app
+
+BINARY = bytes(range(256)) * 4
+NETWORK = """
+from torch import nn
+def net():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "doors", raising=False)
+    (tmp_path / "doors.py").write_text(NETWORK)
+    (tmp_path / "binary").write_bytes(BINARY)
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", images=pixels, labels=np.arange(60) % 2)
+    return tmp_path
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout.startswith("shiftmatch 0.")
+
+
+def test_completion_can_be_installed() -> None:
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command: object) -> None:
+    name = command.__name__.replace("_", "-")  # type: ignore[attr-defined]
+    words = CliRunner(env={"COLUMNS": "200"}).invoke(app, [name, "--help"]).stdout
+    assert f"Example: shiftmatch {name}" in words
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("fit doors.py:net x.npz --out s --mean 1,2", "one number, or one per channel"),
+        ("fit doors.py:net x.npz --out s --std 0", "above 0"),
+        ("fit doors.py:net x.npz --out .", "is a folder; name a file"),
+        ("fit doors.py:net x.npz --out binary/s", "cannot be written"),
+        ("fit doors.py:net binary --out s", "neither an image"),
+        ("fit lenet x.npz --out s", "--random-weights"),
+        ("fit doors.py:net x.npz --out s --device cuda:9", "--device cuda:9 cannot be used"),
+        ("fit doors.py:net x.npz --out s --covariance Round", "Round"),
+        ("predict lenet x.npz --out s", "--random-weights"),
+        ("predict doors.py:net x.npz --out s --statistics binary", "binary is damaged or no safetensors file"),
+        ("predict doors.py:net x.npz --out s --weights binary", "binary"),
+        ("predict doors.py:net x.npz --out s --weights nowhere.pt", "There is no file nowhere.pt"),
+        ("sample doors.py:net x.npz --out s --posterior binary", "No such option"),
+        ("evaluate lenet --suite mnist-c --out s.csv --root .", "shiftmatch data get mnist"),
+        ("report binary --no-open", "binary"),
+        ("report nowhere.csv --no-open", "There is no file nowhere.csv"),
+        ("corrupt --show binary", "not an image"),
+        ("corrupt round-c", "There is no suite"),
+        ("data get imagenette", "There is no data set"),
+        ("sites doors.py:net 3x8x8", "does not take images of shape 3 × 8 × 8"),
+        ("sites doors.py:net large", "3x224x224"),
+        ("import-hmc binary --network lenet --out s", "binary"),
+    ],
+)
+def test_mistakes_are_answered_in_words_and_by_the_exit_code(words: str, answer: str) -> None:
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, words.split())
+    assert answer in result.output, result.exception
+    assert result.exit_code == (2 if "No such option" in answer else 1)
+    assert not Path("s").exists()
+
+
+@pytest.mark.parametrize("words", [["fit", "--quiet"], ["--quiet", "fit"], ["fit", "-q"]])
+def test_quiet_may_stand_anywhere(here: Path, words: list[str]) -> None:
+    options = ["doors.py:net", "x.npz", "--out", "stats"]
+    result = CliRunner().invoke(app, [*words, *options])
+    assert (result.exit_code, result.output) == (0, "")
+    assert (here / "stats").exists()
+    assert "60 images" in CliRunner().invoke(app, ["fit", *options]).stdout
+    assert "SHIFTMATCH_QUIET" not in os.environ
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.filterwarnings("default")
+def test_advice_on_small_batches_speaks_of_options() -> None:
+    CliRunner().invoke(app, ["fit", "doors.py:net", "x.npz", "--out", "stats"])
+    words = ["predict", "doors.py:net", "x.npz", "--statistics", "stats", "--batch-size", "5", "--out", "labels.csv"]
+    said = CliRunner().invoke(app, words).stderr
+    assert said.count("warning: ") == 1
+    assert "--prior-images" in said
+    assert "prior=" not in said
+    assert ".py" not in said
+
+
+@pytest.mark.usefixtures("here")
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "labels.csv")
+
+    monkeypatch.setattr(sys.modules["shiftmatch.cli.predict"], "_write", full)
+    result = CliRunner().invoke(app, ["predict", "doors.py:net", "x.npz", "--out", "labels.csv"])
+    assert result.exit_code == 1
+    assert "free some space" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_says_how_to_go_on_and_workers_are_silent(tmp_path: Path, workers: str) -> None:
+    write_cifar10(tmp_path, 2000)
+    words = ["corrupt", "cifar10-c", "--root", str(tmp_path), "--out", str(tmp_path / "out"), "--workers", workers]
+    environment = {**os.environ, "PYTHONPATH": str(Path("src").resolve()), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from shiftmatch.cli import main; main()", *words],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "out").rglob("*.npy")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert err == "stopped: What is finished is kept: the same command resumes there.\n"

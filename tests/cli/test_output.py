@@ -1,0 +1,67 @@
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shiftmatch.cli.output import explain, in_options, tell_problems, writing
+from shiftmatch.data.image_set import Problems
+from shiftmatch.errors import InputError
+
+
+def test_advice_is_given_in_options() -> None:
+    assert in_options("or pass prior_images=32 to match.") == "or pass --prior-images 32 to match."
+    assert in_options('strength="auto", or batch_size=200.') == "--strength auto, or --batch-size 200."
+    assert in_options("x=3") == "x=3"
+    assert in_options("Use shiftmatch.match(model, statistics, prior_images=32).") == "Use --prior-images 32."
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder; name a file"), writing(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("place", ["file/out.csv", "/proc/out.csv", "/proc/deep/out.csv"])
+def test_what_cannot_be_written_is_found_out_at_once(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot be written .*Choose another --out"), writing(tmp_path / place):
+        pytest.fail("the work was begun")
+
+
+HOLD = """
+import sys, pathlib
+from shiftmatch.cli.output import writing
+with writing(pathlib.Path(sys.argv[1])):
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out.csv"
+    command = [sys.executable, "-c", HOLD, str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PYTHONPATH": "src"}) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"begun\n"
+        with pytest.raises(InputError, match="Another process is writing"), writing(out):
+            pytest.fail("the work was begun")
+        other.kill()
+    with writing(out):  # a lock goes with its process, however that ends
+        pass
+    assert list(out.parent.iterdir()) == []
+
+
+def test_failures_of_the_disk_come_with_what_to_do() -> None:
+    assert "free some space" in explain(OSError(errno.ENOSPC, "No space left on device", "out.csv"))
+    assert explain(OSError("odd")) == "odd."
+
+
+def test_problems_are_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
+    problems = Problems({f"{n}.png": "Is empty" for n in range(25)}, {"a.png": "was grey", "b.png": "was grey"})
+    tell_problems(problems, ("three files were left out",), images=100)
+    found = capsys.readouterr().err
+    assert "note: was grey in 2 of 100 images, such as a.png." in found
+    assert "note: three files were left out." in found
+    assert "25 of 100 images were refused" in found
+    assert "and 5 more" in found

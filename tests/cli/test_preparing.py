@@ -1,0 +1,83 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import shiftmatch as sm
+from shiftmatch.cli.preparing import check_moments, check_runs, fitting, preparation
+from shiftmatch.data.image_set import open_images
+from shiftmatch.errors import InputError
+from shiftmatch.models import Preprocessing
+
+COLOUR = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
+
+
+def statistics(**known: Any) -> sm.Statistics:
+    return sm.fit(COLOUR, torch.randn(60, 3, 8, 8), preprocessing=known)
+
+
+def test_options_go_before_statistics_and_statistics_before_the_network(capsys: pytest.CaptureFixture[str]) -> None:
+    known = Preprocessing((0.4,), (0.2,), size=20)
+    stats = statistics(**known.as_dict())
+    assert preparation("lenet", COLOUR) == sm.models.Architecture("lenet").preprocessing
+    assert preparation("lenet", COLOUR, stats) == known
+    assert not capsys.readouterr().err
+    assert preparation("lenet", COLOUR, stats, mean="0.5", grey=True) == Preprocessing((0.5,), (0.2,), 20, grey=True)
+    assert "warning: the statistics were measured on images prepared otherwise" in capsys.readouterr().err
+    assert preparation("mine:net", COLOUR, size=8) == Preprocessing(size=8)
+
+
+def test_a_users_network_may_say_how_its_images_are_prepared() -> None:
+    network = nn.Identity()
+    network.pretrained_cfg = {
+        "mean": (0.5, 0.5, 0.5),
+        "std": (0.1, 0.1, 0.1),
+        "input_size": (3, 288, 288),
+        "crop_pct": 0.9,
+    }
+    assert preparation("mine:net", network) == Preprocessing((0.5,) * 3, (0.1,) * 3, size=288, resize=320)
+    network.preprocessing = Preprocessing(size=9)
+    assert preparation("mine:net", network).size == 9
+
+
+@pytest.mark.parametrize("text", ["half", "0.5;0.5", ""])
+def test_other_numbers_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="one number"):
+        preparation("lenet", COLOUR, mean=text)
+
+
+def test_grey_arrays_enter_a_colour_network_with_three_channels(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((20, 8, 8)))
+    images, some = fitting(COLOUR, open_images(tmp_path / "x.npy", Preprocessing()))
+    assert some.shape == (16, 3, 8, 8)
+    assert images.inputs(torch.arange(2)).shape == (2, 3, 8, 8)
+    assert "three equal channels" in images.notes[0]
+
+
+def test_a_network_for_other_images_is_told() -> None:
+    with pytest.raises(InputError, match="does not take images of shape 1 × 8 × 8"):
+        check_runs(COLOUR, torch.zeros(2, 1, 8, 8))
+
+
+def test_preprocessing_that_does_not_fit_batchnorm_is_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=None))
+    network(x := torch.randn(64, 3, 8, 8))
+    network.eval()
+    check_runs(network, x)
+    assert not capsys.readouterr().err
+    check_runs(network, x / 4)
+    assert "Check --mean and --std" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_inputs_far_from_those_at_fitting_are_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
+    stats = statistics(input_mean=[0.0] * 3, input_std=[1.0] * 3, mean=[0.5])
+    x = torch.randn(16, 3, 8, 8)
+    check_moments(stats, x)
+    check_moments(statistics(mean=[0.5]), x)
+    assert not capsys.readouterr().err
+    for far in (x + 2, x / 4, x * 100):
+        check_moments(stats, far)
+        assert "at fitting they had 0.00, 0.00, 0.00 ± 1.00, 1.00, 1.00" in capsys.readouterr().err

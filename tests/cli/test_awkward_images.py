@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def photo() -> Image.Image:
     return blobs.resize(SIDES, Image.Resampling.BICUBIC)
 
 
-def saved(mode: str, **options: object) -> Maker:
+def saved(mode: str, **options: Any) -> Maker:
     return lambda path: photo().convert(mode).save(path, **options)
 
 

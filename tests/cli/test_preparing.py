@@ -31,7 +31,7 @@ def test_options_go_before_statistics_and_statistics_before_the_network(capsys: 
 
 
 def test_a_users_network_may_say_how_its_images_are_prepared() -> None:
-    network = nn.Identity()
+    network: Any = nn.Identity()
     network.pretrained_cfg = {
         "mean": (0.5, 0.5, 0.5),
         "std": (0.1, 0.1, 0.1),

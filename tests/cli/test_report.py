@@ -1,7 +1,5 @@
-import sys
 from pathlib import Path
 
-import pytest
 from made_scores import everything
 from typer.testing import CliRunner
 
@@ -31,20 +29,6 @@ def test_the_methods_can_be_chosen(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["report", *files, "--method", "mine"])
     assert result.exit_code == 1
     assert "'plain', 'other', 'ShiftMatch'" in result.stderr
-
-
-def test_without_matplotlib_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    everything().save(tmp_path / "scores.csv")
-    options = ["--out", str(tmp_path / "page.html"), "--no-open", "--figures", str(tmp_path)]
-    for module in [name for name in sys.modules if name.startswith("shiftmatch.report.figure")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(sys, "argv", ["shiftmatch", "report", str(tmp_path / "scores.csv"), *options])
-    with pytest.raises(SystemExit):
-        main()
-    assert "pip install 'shiftmatch[report]'" in capsys.readouterr().err
 
 
 def test_help_teaches() -> None:

@@ -113,6 +113,7 @@ def _packed(shared: tuple[Any, ...]) -> bytes:
 def _start(packed: bytes, folder: str) -> None:
     global _shared  # noqa: PLW0603  a worker process has one job
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is answered by the parent, in one voice
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     sys.path.insert(0, folder)  # the user's own modules
     _shared = pickle.loads(packed)

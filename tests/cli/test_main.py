@@ -97,7 +97,7 @@ def test_quiet_may_stand_anywhere(here: Path, words: list[str]) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.filterwarnings("default")
 def test_advice_on_small_batches_speaks_of_options() -> None:
-    CliRunner().invoke(app, ["fit", "doors.py:net", "x.npz", "--out", "stats"])
+    CliRunner().invoke(app, ["fit", "doors.py:net", "x.npz", "--covariance", "SpatialKronecker", "--out", "stats"])
     words = ["predict", "doors.py:net", "x.npz", "--statistics", "stats", "--batch-size", "5", "--out", "labels.csv"]
     said = CliRunner().invoke(app, words).stderr
     assert said.count("warning: ") == 1

@@ -17,7 +17,7 @@ def test_a_page_tables_and_figures_from_files(tmp_path: Path) -> None:
     assert str(page) in result.stdout.replace("\n", "")
     assert "<title>one, two</title>" in page.read_text()
     assert tables.read_text().startswith("# one, two")
-    assert len(list(figures.glob("*.png"))) == 6
+    assert len(list(figures.glob("*.png"))) == 8
 
 
 def test_the_methods_can_be_chosen(tmp_path: Path) -> None:

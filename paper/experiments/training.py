@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from shiftmatch.samplers.density import LogDensity
 from shiftmatch.samplers.ensemble import sgd
-from shiftmatch.samplers.interface import LogDensity, Sampler
+from shiftmatch.samplers.sampling import Sampler
 from shiftmatch.samplers.sgld import sgld
 from shiftmatch.samplers.variational import mean_field
 

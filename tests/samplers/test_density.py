@@ -1,6 +1,3 @@
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,7 +10,6 @@ from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.priors import gaussian
 from shiftmatch.samplers.sampling import sample
-from shiftmatch.utils.parallel import parallel_map
 
 
 def data(count: int) -> tuple[Tensor, Tensor]:
@@ -21,10 +17,12 @@ def data(count: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, 1, 28, 28, generator=generator), torch.randint(10, (count,), generator=generator)
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 100])
-def test_the_gradient_in_pieces_is_that_of_one_plain_backward_pass(chunk: int) -> None:
+@pytest.mark.parametrize("micro_batch", [1, 7, 100])
+def test_the_gradient_in_micro_batches_is_that_of_one_plain_backward_pass(micro_batch: int) -> None:
     model, (images, labels) = build("lenet").double(), data(20)
-    density = log_posterior(model, (images.double(), labels), prior=gaussian(100.0), temperature=0.5, chunk=chunk)
+    density = log_posterior(
+        model, (images.double(), labels), prior=gaussian(100.0), temperature=0.5, micro_batch=micro_batch
+    )
     value, gradient = density.value_and_grad(params_of(model), torch.Generator())
     log_likelihood = -functional.cross_entropy(model(images.double()), labels, reduction="sum")
     expected = (log_likelihood - 50 * sum(p.square().sum() for p in model.parameters())) / 0.5
@@ -34,101 +32,35 @@ def test_the_gradient_in_pieces_is_that_of_one_plain_backward_pass(chunk: int) -
         torch.testing.assert_close(gradient[name], parameter.grad)
 
 
-class Uncopyable(nn.Linear):
-    def __deepcopy__(self, memo: object) -> "Uncopyable":
-        raise TypeError
-
-
-def flat(*layers: nn.Module) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), *layers).double()
-
-
-@pytest.mark.parametrize(
-    ("model", "at_once"),
-    [
-        (build("lenet").double(), 2),
-        (flat(nn.BatchNorm1d(10)).eval(), 2),
-        (flat(nn.BatchNorm1d(10)), 1),
-        (flat(nn.Dropout(0.0)), 1),
-        (flat(Uncopyable(10, 10)), 1),
-    ],
-    ids=["lenet", "evaluation", "batchnorm", "dropout", "uncopyable"],
-)
-def test_threads_share_the_pieces_where_these_need_nothing_of_each_other(
-    model: nn.Module, at_once: int, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts: list[int] = []
-
-    def noted(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        parts.append(len(items))
-        return parallel_map(work, items)
-
-    monkeypatch.setattr("shiftmatch.samplers.density.shared", noted)
-    images, labels = data(20)
-    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    pieces, whole = (log_posterior(model, (images.double(), labels), chunk=chunk) for chunk in (7, 20))
-    value, gradient = pieces.value_and_grad(params_of(model), torch.Generator())
-    if at_once == 2:
-        expected, expected_gradient = whole.value_and_grad(params_of(model), torch.Generator())
-        torch.testing.assert_close(value, expected)
-        torch.testing.assert_close(gradient, expected_gradient)
-        torch.testing.assert_close(dict(model.named_buffers()), before)
-    assert parts[0] == at_once
-
-
-def test_autocast_reaches_every_piece(two_threads: None) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_likelihood_of_any_images_can_be_asked_for(count: int) -> None:
     model, (images, labels) = build("lenet"), data(20)
-    seen: list[torch.dtype] = []
-
-    def likelihood(logits: Tensor, targets: Tensor) -> Tensor:
-        seen.append(logits.dtype)
-        return -functional.cross_entropy(logits.float(), targets, reduction="sum")
-
-    with torch.autocast("cpu", torch.bfloat16):
-        density = log_posterior(model, (images, labels), likelihood=likelihood, chunk=5)
-        density.value_and_grad(params_of(model), torch.Generator())
-    assert seen == [torch.bfloat16] * 4
-
-
-class Viewing(nn.Module):
-    """Flattens with `view`, which needs the channels first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convs = nn.Sequential(nn.Conv2d(1, 3, 3), nn.Conv2d(3, 3, 3))
-        self.dense = nn.Linear(3 * 24 * 24, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.dense(self.convs(x).view(len(x), -1))
-        return logits
-
-
-@pytest.mark.parametrize(
-    ("model", "layout"),
-    [
-        (nn.Sequential(Viewing().convs, nn.Flatten(), nn.Linear(3 * 24 * 24, 10)), torch.channels_last),
-        (build("lenet"), torch.contiguous_format),
-        (Viewing(), torch.contiguous_format),
-    ],
-    ids=["flatten", "blocks", "view"],
-)
-def test_the_layout_is_one_that_the_network_takes_and_gradients_do_not_show_it(
-    model: nn.Module, layout: torch.memory_format
-) -> None:
-    images, labels = data(5)
     density = log_posterior(model, (images, labels))
-    assert density.layout == layout
-    value, gradient = density.value_and_grad(params_of(model), torch.Generator())
-    assert value.isfinite()
-    assert all(g.is_contiguous() for g in gradient.values())
+    expected = -functional.cross_entropy(model(images[:count]), labels[:count], reduction="sum")
+    torch.testing.assert_close(density.log_likelihood(params_of(model), images[:count], labels[:count]), expected)
 
 
-def test_finding_the_layout_leaves_no_trace() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Dropout(), nn.Flatten(), nn.Linear(3 * 26 * 26, 10))
-    before, state = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
-    log_posterior(model, data(5))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+def test_some_parameters_are_sampled_and_the_others_stay() -> None:
+    model, (images, labels) = build("lenet"), data(20)
+    part = params_of(model, ["dense3.*", "conv1.bias"])
+    assert list(part) == ["conv1.bias", "dense3.weight", "dense3.bias"]
+    density = log_posterior(model, (images, labels))
+    (_, whole), (_, some) = (density.value_and_grad(p, torch.Generator()) for p in (params_of(model), part))
+    assert some.keys() == part.keys()
+    torch.testing.assert_close(some["conv1.bias"], whole["conv1.bias"])
+    with pytest.raises(InputError, match=r"like 'fc\.\*'.*dense3"):
+        params_of(model, "fc.*")
+
+
+def test_batchnorm_and_dropout_must_not_change_from_batch_to_batch() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.BatchNorm1d(10), nn.Dropout())
+    with pytest.raises(InputError, match=r"2 \(BatchNorm1d\).*model\.eval\(\)"):
+        log_posterior(model, data(5))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    density = log_posterior(model.eval(), data(20), micro_batch=7)
+    values = {density.value_and_grad(params_of(model), torch.Generator())[0].item() for _ in range(3)}
+    assert len(values) == 1
+    torch.testing.assert_close(model.state_dict(), before)
 
 
 def test_minibatches_are_unbiased() -> None:
@@ -168,3 +100,5 @@ def test_impossible_data_are_refused() -> None:
         log_posterior(model, (torch.zeros(3, 1), torch.zeros(2)))
     with pytest.raises(InputError, match="batch_size=4"):
         log_posterior(model, (torch.zeros(3, 1), torch.zeros(3)), batch_size=4)
+    with pytest.raises(InputError, match="temperature"):
+        log_posterior(model, (torch.zeros(3, 1), torch.zeros(3)), temperature=0.0)

@@ -2,9 +2,8 @@ import torch
 from torch import nn
 
 from shiftmatch.models.init import initialise
-from shiftmatch.samplers.density import log_posterior
+from shiftmatch.samplers.density import FromFunction, log_posterior
 from shiftmatch.samplers.ensemble import deep_ensemble, sgd
-from shiftmatch.samplers.interface import FromFunction
 
 
 def test_sgd_takes_the_steps_of_torch_with_a_cosine_schedule() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
-from shiftmatch.samplers.haiku import import_hmc, read_checkpoint
+from shiftmatch.samplers.interop import import_hmc, read_checkpoint
 
 Array = NDArray[np.float32]
 Tree = dict[str, dict[str, Array]]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,8 @@ from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
 from shiftmatch.matching.average import average
-from shiftmatch.samplers.inference import METHODS, Inference, verdict
+from shiftmatch.samplers.diagnostics import convergence_summary
+from shiftmatch.samplers.inference import METHODS, Inference
 
 STEP = {"hmc": 0.01, "sgld": 0.3, "sghmc": 0.03, "vi": 0.05, "ensemble": 0.1}
 
@@ -53,9 +55,25 @@ def test_chains_start_apart_and_are_compared(data: tuple[Tensor, Tensor]) -> Non
     )
     assert posterior.chains == (8, 8)
     assert not torch.equal(posterior[0]["weight"], posterior[8]["weight"])
-    said = verdict(posterior, data[0], network)
+    said = convergence_summary(posterior, data[0], network)
     assert "R-hat 1." in said
     assert "acceptance 0." in said
+    assert "E[θ·∇U]" in said
+
+
+def test_a_posterior_of_the_last_layer_stays_around_the_trained_network(data: tuple[Tensor, Tensor]) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))  # BatchNorm is frozen
+    how = Inference(draws=20, burn_in=20, step_size=0.05, trajectory=1.0, weight_decay=1.0, parameters="3.*")
+    posterior = how.run(network, data)
+    assert list(posterior.params) == ["3.weight", "3.bias"]
+    members = posterior.models(network)
+    assert torch.equal(members[3].state_dict()["0.weight"], network.state_dict()["0.weight"])
+    cold = replace(how, temperature=0.01, step_size=0.005, trajectory=0.1).run(network, data)
+    assert cold.params["3.weight"].var(0).mean() < 0.1 * posterior.params["3.weight"].var(0).mean()
+    other = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    with pytest.raises(InputError, match="sampled around"):
+        posterior.models(other)
 
 
 def test_unknown_methods_are_named(data: tuple[Tensor, Tensor]) -> None:

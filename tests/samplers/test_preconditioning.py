@@ -2,8 +2,10 @@ import torch
 from torch import nn
 
 from shiftmatch.samplers.density import log_posterior
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.preconditioning import fisher_scales
+from shiftmatch.samplers.hmc import hmc
+from shiftmatch.samplers.params import inner, params_of, standard_normal
+from shiftmatch.samplers.preconditioning import fisher_scales, layer_fisher
+from shiftmatch.samplers.sampling import sample
 
 
 def test_scales_of_logistic_regression_are_those_of_its_curvature() -> None:
@@ -14,4 +16,41 @@ def test_scales_of_logistic_regression_are_those_of_its_curvature() -> None:
     scales = fisher_scales(density, params_of(model), generator, precision=100.0)
     p = model(x).softmax(-1).detach()
     fisher = (p * (1 - p)).T @ x.square()
-    torch.testing.assert_close(scales["weight"], (100 + fisher).rsqrt(), rtol=0.1, atol=0)
+    torch.testing.assert_close(scales.scales["weight"], (100 + fisher).rsqrt(), rtol=0.1, atol=0)
+
+
+def test_the_layerwise_map_whitens_the_curvature_and_its_transpose_is_its_transpose() -> None:
+    """In logistic regression with inputs that are far from 0, T Tᵀ is about the inverse of the curvature."""
+    generator = torch.Generator().manual_seed(0)
+    model, x = nn.Linear(3, 2), torch.randn(400, 3, generator=generator) + 3
+    density = log_posterior(model, (x, torch.zeros(400, dtype=torch.long)))
+    params = {name: torch.zeros_like(value) for name, value in params_of(model).items()}
+    linear = layer_fisher(density, [params, params], generator, precision=1.0, examples=400)
+    one, other = standard_normal(params, generator), standard_normal(params, generator)
+    torch.testing.assert_close(inner(linear.apply(one), other), inner(one, linear.transpose(other)))
+    inputs = torch.cat([x, torch.ones(400, 1)], 1)
+    curvature = torch.eye(4) + 0.25 * inputs.T @ inputs  # p (1 - p) is a quarter
+    units = [{"weight": row[:3].expand(2, 3), "bias": row[3].expand(2)} for row in torch.eye(4)]
+    columns = [torch.cat([moved["weight"][0], moved["bias"][:1]]) for moved in map(linear.apply, units)]
+    t = torch.stack(columns, 1)
+    whitened = torch.linalg.eigvalsh(t.T @ curvature @ t)
+    assert whitened.min() > 0.5
+    assert whitened.max() < 2
+    assert torch.linalg.cond(curvature) > 20
+
+
+def test_hmc_with_the_layerwise_map_takes_longer_steps() -> None:
+    generator = torch.Generator().manual_seed(0)
+    model, x = nn.Linear(30, 2), torch.randn(200, 30, generator=generator) + 3
+    density = log_posterior(model, (x, (x.sum(1) > 90).long()))
+    start = {name: torch.zeros_like(value) for name, value in params_of(model).items()}
+    acceptance = {}
+    for name, linear in (
+        ("diagonal", fisher_scales(density, start, generator, precision=1.0)),
+        ("layerwise", layer_fisher(density, [start], generator, precision=1.0)),
+    ):
+        sampler = hmc(density, step_size=0.5, trajectory=1.5, preconditioner=linear)
+        trace = sample(sampler, start, draws=20, burn_in=5, generator=torch.Generator().manual_seed(1)).info["trace"]
+        acceptance[name] = sum(trace["acceptance"][5:]) / 20
+    assert acceptance["layerwise"] > 0.6
+    assert acceptance["diagonal"] < 0.3

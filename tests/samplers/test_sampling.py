@@ -1,18 +1,25 @@
-"""The loop and its storage: a run that is killed at any moment goes on as if nothing had happened."""
+"""The loop and its storage: a run that is killed at any moment resumes as if nothing had happened."""
 
+import copy
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from known_answers import GAUSSIAN
+from torch import Tensor, nn
 
 from shiftmatch.errors import FileFormatError, InputError
-from shiftmatch.samplers.hmc import hmc
+from shiftmatch.samplers.density import log_posterior
+from shiftmatch.samplers.hmc import HMCState, hmc
+from shiftmatch.samplers.params import Params, params_of, standard_normal
 from shiftmatch.samplers.posterior import Posterior
-from shiftmatch.samplers.sampling import sample, sample_chains
+from shiftmatch.samplers.priors import Prior, gaussian, laplace
+from shiftmatch.samplers.sampling import Sampler, flatten, sample, sample_chains, unflatten
 from shiftmatch.samplers.sgld import sgld
 
 
@@ -42,11 +49,69 @@ def test_a_longer_run_extends_a_shorter_one(tmp_path: Path) -> None:
 def test_a_folder_with_another_run_is_not_overwritten(tmp_path: Path) -> None:
     sampler = sgld(GAUSSIAN.log_density, step_size=0.01)
     sample(sampler, GAUSSIAN.start, draws=2, generator=torch.Generator().manual_seed(1), folder=tmp_path)
-    with pytest.raises(InputError, match="seed=1, not 2"):
+    with pytest.raises(InputError, match=r"differs in seed.*1.*2"):
         sample(sampler, GAUSSIAN.start, draws=2, generator=torch.Generator().manual_seed(2), folder=tmp_path)
     other = hmc(GAUSSIAN.log_density, step_size=0.1, trajectory=1.0)
-    with pytest.raises(FileFormatError, match="momentum"):
+    with pytest.raises(InputError, match=r"differs in .*sampler.*'sghmc'.*'hmc'"):
         sample(other, GAUSSIAN.start, draws=2, generator=torch.Generator().manual_seed(1), folder=tmp_path)
+
+
+MODEL = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).eval()
+X, Y = torch.randn(8, 2, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
+
+
+def regression(
+    x: Tensor = X, prior: Prior | None = None, trajectory: float = 0.2, model: nn.Module = MODEL, **settings: Any
+) -> Sampler[HMCState]:
+    density = log_posterior(model, (x, Y), prior=prior or gaussian(1.0), **settings)
+    return hmc(density, step_size=0.1, trajectory=trajectory)
+
+
+def with_other_moments() -> nn.Module:
+    model = copy.deepcopy(MODEL)
+    model.get_buffer("1.running_mean").add_(1.0)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (regression(X + 1), "density.inputs"),
+        (regression(prior=gaussian(2.0)), "density.prior"),
+        (regression(prior=laplace(1.0)), "density.prior"),
+        (regression(temperature=0.5), "density.temperature"),
+        (regression(trajectory=0.3), "trajectory"),
+        (regression(model=with_other_moments()), "density.network"),
+    ],
+    ids=["data", "prior scale", "prior", "temperature", "trajectory", "buffers"],
+)
+def test_a_run_of_another_posterior_is_not_resumed(other: Sampler[HMCState], named: str, tmp_path: Path) -> None:
+    def run(sampler: Sampler[HMCState], start: nn.Module | Params = MODEL) -> Posterior:
+        return sample(sampler, start, draws=2, generator=torch.Generator().manual_seed(1), folder=tmp_path)
+
+    first = run(regression())
+    assert torch.equal(run(regression()).params["0.weight"], first.params["0.weight"])
+    with pytest.raises(InputError, match=rf"differs in {re.escape(named)} "):
+        run(other)
+    with pytest.raises(InputError, match="differs in start"):
+        run(regression(), {name: value + 1 for name, value in params_of(MODEL).items()})
+
+
+def test_a_run_is_resumed_with_a_template_of_other_weights(tmp_path: Path) -> None:
+    """The weights of the network in the density are not used, so they do not count; those of the start do."""
+    templates = [nn.Linear(2, 2) for _ in range(2)]
+    start = params_of(nn.Linear(2, 2))
+    runs = [
+        sample(regression(model=model), start, draws=2, generator=torch.Generator().manual_seed(1), folder=tmp_path)
+        for model in templates
+    ]
+    assert torch.equal(runs[0].params["weight"], runs[1].params["weight"])
+
+
+def test_numbers_are_drawn_where_the_parameters_are() -> None:
+    like = {"w": torch.zeros(3, device="meta", dtype=torch.float16)}
+    drawn = standard_normal(like, torch.Generator())["w"]
+    assert (drawn.device.type, drawn.dtype) == ("meta", torch.float16)
 
 
 def test_chains_have_their_own_seeds_and_folders(tmp_path: Path) -> None:
@@ -57,3 +122,23 @@ def test_chains_have_their_own_seeds_and_folders(tmp_path: Path) -> None:
     assert torch.equal(merged[4]["x"], alone[0]["x"])
     assert not torch.equal(merged[0]["x"], merged[4]["x"])
     assert {file.name for file in tmp_path.iterdir()} == {"chain-0", "chain-1", "chain-2"}
+
+
+class State(NamedTuple):
+    params: Params
+    energy: Tensor
+
+
+def test_a_state_survives_being_flattened() -> None:
+    state = State({"a.b": torch.randn(2), "c": torch.randn(3)}, torch.tensor(1.5))
+    flat = flatten(state)
+    assert flat.keys() == {"params/a.b", "params/c", "energy"}
+    back = unflatten(flat, state)
+    assert torch.equal(back.params["a.b"], state.params["a.b"])
+    assert back.energy == 1.5
+
+
+def test_a_state_of_another_sampler_is_refused() -> None:
+    state = State({"a": torch.zeros(1)}, torch.zeros(()))
+    with pytest.raises(FileFormatError, match="params/a"):
+        unflatten({"energy": torch.zeros(())}, state)

@@ -45,7 +45,8 @@ def sample(
     from shiftmatch.cli.loading import architecture_named, open_network
     from shiftmatch.cli.preparing import fitting, preparation
     from shiftmatch.data.image_set import Problems, open_images
-    from shiftmatch.samplers.inference import LOOKED_AT, Inference, verdict
+    from shiftmatch.samplers.diagnostics import convergence_summary
+    from shiftmatch.samplers.inference import LOOKED_AT, Inference
 
     settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch_size, weight_decay, seed, chains)
     problems = Problems()
@@ -58,7 +59,7 @@ def sample(
         posterior.save(out)
     tell_problems(problems, images.notes, images=len(images))
     say(f"{len(posterior)} draws are in {out}")
-    say(verdict(posterior, inputs[:LOOKED_AT], start))
+    say(convergence_summary(posterior, inputs[:LOOKED_AT], start))
     if problems.refused:
         raise typer.Exit(PARTIAL)
 
@@ -77,7 +78,7 @@ def import_hmc(
     import torch
 
     from shiftmatch.models import Architecture
-    from shiftmatch.samplers.haiku import import_hmc as convert
+    from shiftmatch.samplers.interop import import_hmc as convert
 
     with writing(out):
         posterior = convert(files, Architecture(network))

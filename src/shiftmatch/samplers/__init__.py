@@ -1,17 +1,33 @@
 """Posterior samples of the parameters of a network; nothing here knows of matching."""
 
-from shiftmatch.samplers.density import log_posterior
-from shiftmatch.samplers.diagnostics import effective_size, split_rhat, summarise
-from shiftmatch.samplers.empcov import ShiftEmpCov, empcov, empcov_equation, zellner_g
+from shiftmatch.samplers.density import FromFunction, LogDensity, log_posterior
+from shiftmatch.samplers.diagnostics import (
+    convergence_summary,
+    distinct_draws,
+    effective_size,
+    split_rhat,
+    summarise,
+    virial,
+)
 from shiftmatch.samplers.ensemble import deep_ensemble, sgd
-from shiftmatch.samplers.haiku import import_hmc
 from shiftmatch.samplers.hmc import LEAPFROG, TWO_STAGE, hmc
-from shiftmatch.samplers.interface import FromFunction, LogDensity, Sampler
-from shiftmatch.samplers.interop import from_laplace, from_models, from_state_dicts, from_states
-from shiftmatch.samplers.posterior import Members, Posterior
-from shiftmatch.samplers.preconditioning import fisher_scales
-from shiftmatch.samplers.priors import correlated, gaussian, laplace, product, student_t
-from shiftmatch.samplers.sampling import sample, sample_chains
+from shiftmatch.samplers.interop import from_laplace, from_models, from_state_dicts, from_states, import_hmc
+from shiftmatch.samplers.params import params_of
+from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.preconditioning import fisher_scales, layer_fisher
+from shiftmatch.samplers.priors import (
+    ShiftEmpCov,
+    correlated,
+    empcov,
+    empcov_equation,
+    gaussian,
+    laplace,
+    patch_covariance,
+    product,
+    student_t,
+    zellner_g,
+)
+from shiftmatch.samplers.sampling import Sampler, sample, sample_chains
 from shiftmatch.samplers.sgld import constant, cyclical, sghmc, sgld
 from shiftmatch.samplers.variational import mean_field
 
@@ -20,14 +36,15 @@ __all__ = [
     "TWO_STAGE",
     "FromFunction",
     "LogDensity",
-    "Members",
     "Posterior",
     "Sampler",
     "ShiftEmpCov",
     "constant",
+    "convergence_summary",
     "correlated",
     "cyclical",
     "deep_ensemble",
+    "distinct_draws",
     "effective_size",
     "empcov",
     "empcov_equation",
@@ -40,8 +57,11 @@ __all__ = [
     "hmc",
     "import_hmc",
     "laplace",
+    "layer_fisher",
     "log_posterior",
     "mean_field",
+    "params_of",
+    "patch_covariance",
     "product",
     "sample",
     "sample_chains",
@@ -51,5 +71,6 @@ __all__ = [
     "split_rhat",
     "student_t",
     "summarise",
+    "virial",
     "zellner_g",
 ]

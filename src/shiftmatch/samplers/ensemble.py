@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from shiftmatch.models import Architecture
-from shiftmatch.samplers.interface import LogDensity, Sampler
+from shiftmatch.samplers.density import LogDensity
 from shiftmatch.samplers.params import Params, Scalar, add_scaled
 from shiftmatch.samplers.posterior import Posterior
-from shiftmatch.samplers.sampling import sample
+from shiftmatch.samplers.sampling import Sampler, sample
 from shiftmatch.utils.progress import track
 
 
@@ -41,9 +41,16 @@ def sgd(log_density: LogDensity, *, step_size: float, steps: int, momentum: floa
         value, gradient = log_density.value_and_grad(state.params, generator)
         velocity = add_scaled(gradient, momentum, state.velocity)
         size = 0.5 * step_size * (1 + math.cos(math.pi * state.iteration.item() / steps))
-        return SGDState(add_scaled(state.params, size, velocity), velocity, value, state.iteration + 1)
+        return SGDState(add_scaled(state.params, size, velocity), velocity, value.cpu(), state.iteration + 1)
 
-    return Sampler(init, step)
+    settings = {
+        "sampler": "sgd",
+        "density": log_density,
+        "step_size": step_size,
+        "steps": steps,
+        "momentum": momentum,
+    }
+    return Sampler(init, step, settings)
 
 
 def deep_ensemble(
@@ -60,7 +67,7 @@ def deep_ensemble(
 ) -> Posterior:
     """Train `members` networks, each from its own start and with its own minibatches.
 
-    With a `folder`, members that are trained already are not trained again.
+    With a `folder`, members that are trained already are not trained again. BatchNorm stays in eval mode.
 
     >>> from shiftmatch.samplers.density import log_posterior
     >>> density = log_posterior(nn.Linear(1, 2), (torch.ones(4, 1), torch.tensor([0, 0, 0, 1])))

@@ -1,18 +1,18 @@
-"""Hamiltonian Monte Carlo: trajectories of fixed length, accepted or rejected by their energy error."""
+"""Hamiltonian Monte Carlo: trajectories accepted or rejected by their energy error, with a step size that is tuned."""
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from shiftmatch.errors import InputError
-from shiftmatch.samplers.interface import LogDensity, Sampler
-from shiftmatch.samplers.params import Params, Scalar, inner, standard_normal
+from shiftmatch.samplers.density import LogDensity
+from shiftmatch.samplers.params import Params, Scalar, add_scaled, inner, standard_normal
+from shiftmatch.samplers.preconditioning import Preconditioner
+from shiftmatch.samplers.sampling import Sampler
 
-TUNING_DECAY = 0.6
-"""Robbins-Monro needs gains t^-κ with ½ < κ ≤ 1; small κ forgets the first guess fast."""
+SHRINKAGE, STABILISATION, FORGETTING, FIRST_GUESS = 0.05, 10.0, 0.75, 10.0
+"""γ, t₀, κ of dual averaging, and how many times the first step its first guess is (Hoffman & Gelman 2014)."""
 
 
 class Integrator(NamedTuple):
@@ -30,16 +30,22 @@ TWO_STAGE = Integrator(kicks=(0.21178, 0.57644, 0.21178), drifts=(0.5, 0.5))
 
 
 class HMCState(NamedTuple):
-    """Where the chain is, with log p and its gradient there, and how the last proposal went."""
+    """Where the chain is, with log p and its gradient there, how the last proposal went, and the tuning so far.
+
+    `virial` is −θ·∇log p(θ), whose mean under the posterior is the number of parameters.
+    """
 
     params: Params
     gradient: Params
     log_density: Scalar
+    virial: Scalar
     step_size: Scalar
     acceptance: Scalar
     accepted: Scalar
     energy_error: Scalar
     iteration: Scalar
+    acceptance_gap: Scalar
+    averaged_step: Scalar
 
 
 class Leap(NamedTuple):
@@ -61,20 +67,22 @@ def hmc(
     *,
     step_size: float,
     trajectory: float,
+    jitter: float = 0.2,
     integrator: Integrator = LEAPFROG,
-    scales: Params | None = None,
+    preconditioner: Preconditioner | None = None,
     tune: int = 0,
-    target: float = 0.9,
+    target: float = 0.8,
 ) -> Sampler[HMCState]:
     """Follow Hamilton's equations for a time `trajectory` in steps of `step_size`, then accept or reject.
 
-    `scales` says how far each parameter may move compared with the others, such as `fisher_scales`; the mass matrix
-    is diag(scales)⁻². Times are relative to them: without scales, they are those of the parameters themselves.
+    The time of each trajectory is drawn from (1 ± `jitter`) `trajectory`, because a fixed one can be a period of the
+    motion, from which the chain does not move away; 0 is the published, fixed one. Times are in units of the
+    `preconditioner`, such as `layer_fisher`: without one, in those of the parameters.
 
-    For the first `tune` iterations the step size is adapted until the acceptance probability is about `target`:
-    log ε ← log ε + t^-κ (acceptance − target). Those iterations belong to the burn-in.
+    In the first `tune` iterations the step size is adapted by dual averaging until the acceptance probability is about
+    `target` (Nesterov 2009; Hoffman & Gelman 2014); `sample` refuses to keep draws of those iterations.
 
-    >>> from shiftmatch.samplers.interface import FromFunction
+    >>> from shiftmatch.samplers.density import FromFunction
     >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
     >>> sampler = hmc(normal, step_size=0.1, trajectory=1.5)
     >>> state = sampler.step(sampler.init({"x": torch.zeros(2)}), torch.Generator().manual_seed(0))
@@ -83,57 +91,102 @@ def hmc(
     """
     if not 0 < step_size <= trajectory:
         raise InputError(f"A step must be positive and no longer than the trajectory ({trajectory}), not {step_size}.")
+    if not 0 <= jitter < 1:
+        raise InputError(f"jitter is a fraction of the trajectory, from 0 to below 1, not {jitter}.")
+    if (batch := getattr(log_density, "batch_size", None)) is not None:
+        raise InputError(
+            f"HMC needs the gradient of all the data, and this density takes minibatches of {batch}: the energy error "
+            "would be that of the minibatches. Leave out batch_size, or use sgld or sghmc."
+        )
 
     def init(params: Params) -> HMCState:
         value, gradient = log_density.value_and_grad(params, torch.Generator())
         zero = torch.zeros((), dtype=torch.float64)
-        return HMCState(params, gradient, value, zero + step_size, zero, zero, zero, zero)
+        first = zero + step_size
+        virial = -inner(params, gradient).cpu()
+        return HMCState(params, gradient, value.cpu(), virial, first, zero, zero, zero, zero, zero, first)
 
     def step(state: HMCState, generator: torch.Generator) -> HMCState:
-        momentum = standard_normal(state.params, generator)
-        start = Leap(state.params, momentum, state.log_density, state.gradient)
+        start = Leap(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
+        time = trajectory * (1 + jitter * (2 * _uniform(generator) - 1) if jitter else 1.0)
         size = state.step_size.item()
-        steps = math.ceil(trajectory / size)
-        strides = {name: size * scales[name] if scales else size for name in momentum}
-        end = integrate(log_density, start, integrator, strides, steps=steps, generator=generator)
-        error = end.energy - start.energy
+        steps = math.ceil(time / size)
+        end = integrate(log_density, start, integrator, preconditioner, size=size, steps=steps, generator=generator)
+        error = (end.energy - start.energy).cpu()
         acceptance = torch.exp(-error).clamp(max=1) if error.isfinite() else torch.zeros_like(error)
-        accepted = torch.rand((), generator=generator, dtype=torch.float64) < acceptance
+        accepted = _uniform(generator) < acceptance.item()
         kept = end if accepted else start
-        iteration = state.iteration + 1
-        gain = iteration**-TUNING_DECAY if iteration <= tune else 0.0
-        tuned = (state.step_size * torch.exp(gain * (acceptance - target))).clamp(max=trajectory)
-        place = (kept.params, kept.gradient, kept.log_density)
-        return HMCState(*place, tuned, acceptance, accepted.double(), error, iteration)
+        here = HMCState(
+            kept.params,
+            kept.gradient,
+            kept.log_density.cpu(),
+            -inner(kept.params, kept.gradient).cpu(),
+            state.step_size,
+            acceptance,
+            torch.tensor(float(accepted), dtype=torch.float64),
+            error,
+            state.iteration + 1,
+            state.acceptance_gap,
+            state.averaged_step,
+        )
+        return _tuned(here, step_size, target, trajectory, last=tune) if here.iteration <= tune else here
 
-    return Sampler(init, step)
+    settings = {
+        "sampler": "hmc",
+        "density": log_density,
+        "step_size": step_size,
+        "trajectory": trajectory,
+        "jitter": jitter,
+        "integrator": integrator,
+        "preconditioner": preconditioner,
+        "tune": tune,
+        "target": target,
+    }
+    return Sampler(init, step, settings, warm_up=tune)
 
 
 def integrate(
     log_density: LogDensity,
     start: Leap,
     integrator: Integrator,
-    strides: Mapping[str, Tensor | float],
+    preconditioner: Preconditioner | None,
     *,
+    size: float,
     steps: int,
     generator: torch.Generator,
 ) -> Leap:
-    """Kicks and drifts in turn, in steps of `strides`: reversible, and they preserve volume.
+    """Kicks and drifts in turn, in steps of `size`: reversible, and they preserve volume.
 
     A non-finite log density ends the trajectory early.
     """
     params, momentum, value, gradient = start
     first, *later = integrator.kicks
     for _ in range(steps):
-        momentum = _moved(momentum, first, strides, gradient)
+        momentum = add_scaled(momentum, first * size, _transposed(preconditioner, gradient))
         for drift, kick in zip(integrator.drifts, later, strict=True):
-            params = _moved(params, drift, strides, momentum)
+            velocity = preconditioner.apply(momentum) if preconditioner else momentum
+            params = add_scaled(params, drift * size, velocity)
             value, gradient = log_density.value_and_grad(params, generator)
-            momentum = _moved(momentum, kick, strides, gradient)
+            momentum = add_scaled(momentum, kick * size, _transposed(preconditioner, gradient))
         if not value.isfinite():
             break
     return Leap(params, momentum, value, gradient)
 
 
-def _moved(x: Params, fraction: float, strides: Mapping[str, Tensor | float], direction: Params) -> Params:
-    return {name: value + fraction * strides[name] * direction[name] for name, value in x.items()}
+def _tuned(state: HMCState, first: float, target: float, longest: float, *, last: int) -> HMCState:
+    """Dual averaging: log ε_t = μ − √t/γ h_t, h_t the mean of target − acceptance; the `last` step is the average."""
+    t = state.iteration.item()
+    gap = state.acceptance_gap + (target - state.acceptance - state.acceptance_gap) / (t + STABILISATION)
+    step = FIRST_GUESS * first * torch.exp(-math.sqrt(t) / SHRINKAGE * gap)
+    step = step.clamp(max=longest)
+    weight = t**-FORGETTING
+    averaged = torch.exp(weight * step.log() + (1 - weight) * state.averaged_step.log())
+    return state._replace(acceptance_gap=gap, averaged_step=averaged, step_size=averaged if t == last else step)
+
+
+def _transposed(preconditioner: Preconditioner | None, gradient: Params) -> Params:
+    return preconditioner.transpose(gradient) if preconditioner else gradient
+
+
+def _uniform(generator: torch.Generator) -> float:
+    return torch.rand((), generator=generator, dtype=torch.float64, device=generator.device).item()

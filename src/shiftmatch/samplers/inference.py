@@ -13,13 +13,12 @@ from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.init import initialise
 from shiftmatch.samplers.density import LogPosterior, log_posterior
-from shiftmatch.samplers.diagnostics import FEWEST_DRAWS, summarise
 from shiftmatch.samplers.ensemble import deep_ensemble
 from shiftmatch.samplers.hmc import hmc
-from shiftmatch.samplers.interface import Sampler
+from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.priors import gaussian
-from shiftmatch.samplers.sampling import sample_chains
+from shiftmatch.samplers.sampling import Sampler, sample_chains
 from shiftmatch.samplers.sgld import sghmc, sgld
 from shiftmatch.samplers.variational import mean_field
 
@@ -36,11 +35,15 @@ class Inference:
     `step_size` is HMC's first step, which is tuned in the burn-in; Adam's for VI, which is fitted in the burn-in; for
     the others the learning rate of the mean loss. `steps` are the steps to a draw, of `batch` images each (HMC takes
     all images, for a time `trajectory`). The prior of every parameter is N(0, 1 / weight_decay). `draws` and `burn_in`
-    are those of each chain.
+    are those of each chain. `parameters` are names or patterns of those to sample, such as "fc.*" for HMC of the last
+    layer of a trained network; the others stay as they are. A `temperature` below 1 keeps draws near its weights.
 
     >>> data = torch.randn(20, 4), torch.arange(20) % 2
     >>> len(Inference(method="sgld", draws=3, burn_in=1, steps=2, batch=5).run(nn.Linear(4, 2), data))
     3
+    >>> last = Inference(draws=3, burn_in=1, parameters="1.*", temperature=0.1)
+    >>> list(last.run(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), data).params)
+    ['1.weight', '1.bias']
     """
 
     method: str = "hmc"
@@ -53,6 +56,8 @@ class Inference:
     weight_decay: float = 100.0
     seed: int = 0
     chains: int = 1
+    temperature: float = 1.0
+    parameters: str | tuple[str, ...] = "*"
 
     def run(
         self,
@@ -63,8 +68,10 @@ class Inference:
         architecture: Architecture | None = None,
     ) -> Posterior:
         """Draw, the first chain from the weights that `network` has, the others and the members of an ensemble from
-        weights drawn anew. With a `folder`, a run that was killed goes on where it was.
+        weights drawn anew. BatchNorm uses its running moments. With a `folder`, the same call resumes after an
+        interruption.
         """
+        network = copy.deepcopy(network).eval()
         if self.method == ENSEMBLE:
             return deep_ensemble(
                 self.density(network, data, self.batch),
@@ -78,10 +85,11 @@ class Inference:
             )
         if self.method not in SAMPLERS:
             raise InputError(f"There is no method {self.method!r}; choose {', '.join(METHODS)}.")
-        generators = [torch.Generator().manual_seed(self.seed + index) for index in range(1, self.chains)]
+        generators = (torch.Generator().manual_seed(self.seed + index) for index in range(1, self.chains))
+        fresh = (initialise(copy.deepcopy(network), generator) for generator in generators)
         return sample_chains(
             SAMPLERS[self.method](self, network, data),
-            [network, *(initialise(copy.deepcopy(network), generator) for generator in generators)],
+            [params_of(start, self.parameters) for start in (network, *fresh)],
             draws=self.draws,
             burn_in=self.burn_in,
             thin=1 if self.method == "hmc" else self.steps,
@@ -93,7 +101,8 @@ class Inference:
     def density(self, network: nn.Module, data: tuple[Tensor, Tensor], batch: int | None) -> LogPosterior:
         """The log posterior, of all the data or of minibatches."""
         size = None if batch is None else min(batch, len(data[0]))
-        return log_posterior(network, data, prior=gaussian(self.weight_decay), batch_size=size)
+        prior = gaussian(self.weight_decay)
+        return log_posterior(network, data, prior=prior, batch_size=size, temperature=self.temperature)
 
 
 def _hmc(how: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
@@ -120,19 +129,3 @@ SAMPLERS: Mapping[str, Callable[[Inference, nn.Module, tuple[Tensor, Tensor]], S
     "vi": _vi,
 }
 METHODS = (*SAMPLERS, ENSEMBLE)
-
-
-def verdict(posterior: Posterior, images: Tensor, network: nn.Module) -> str:
-    """What the chains say of themselves, judged by their predictions for some images.
-
-    >>> verdict(Posterior.of([{"weight": torch.ones(2, 4)}]), torch.ones(3, 4), nn.Linear(4, 2, bias=False))
-    'Too few draws to say whether they have converged: 4 or more of each chain are needed.'
-    """
-    if min(posterior.chains) < FEWEST_DRAWS:
-        return f"Too few draws to say whether they have converged: {FEWEST_DRAWS} or more of each chain are needed."
-    found = summarise(posterior, images, network)
-    accepted = f", acceptance {found['acceptance']:.2f}" if "acceptance" in found else ""
-    return (
-        f"R-hat {found['rhat_median']:.2f} (median over predictions; below 1.1 is good), worth "
-        f"{found['effective_size_median']:.0f} independent draws{accepted}."
-    )

@@ -1,7 +1,7 @@
 """Posterior: draws of the parameters of one network, in memory or in one file."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, final, overload
@@ -12,10 +12,14 @@ from torch import Tensor, nn
 from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.samplers.params import Params
+from shiftmatch.utils.hashing import content_hash
+from shiftmatch.utils.sequences import LazySequence
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 KIND = "a posterior"
 VERSION = 1
+COUNTER = "num_batches_tracked"
+"""BatchNorm's count of batches, which no output depends on."""
 
 
 @final
@@ -91,13 +95,31 @@ class Posterior:
         ends = torch.tensor(self.chains).cumsum(0).tolist()
         return [self[end - length : end] for length, end in zip(self.chains, ends, strict=True)]
 
-    def models(self, template: nn.Module | None = None) -> "Members":
-        """The draws as networks: a sequence that builds each member when it is asked for."""
-        if template is not None:
-            return Members(self, template)
-        if self.architecture is None:
-            raise InputError("This posterior does not name its network; pass one: posterior.models(network).")
-        return Members(self, self.architecture.build())
+    def models(self, template: nn.Module | None = None) -> LazySequence[nn.Module]:
+        """The draws as networks in eval mode: a sequence that builds each member when it is asked for.
+
+        Draws of some parameters only go with the network that they were sampled around: pass it as `template`.
+        """
+        if template is None:
+            if self.architecture is None:
+                raise InputError("This posterior does not name its network; pass one: posterior.models(network).")
+            template = self.architecture.build()
+        network = template
+        self._check_fits(network)
+        return LazySequence(len(self), lambda index: _member(network, self[index]))
+
+    def _check_fits(self, network: nn.Module) -> None:
+        frozen = [info["frozen"] for info in self.info.get("chains", [self.info]) if "frozen" in info]
+        names = {name for name, _ in network.named_parameters()}
+        missing, strange = names - self.params.keys(), self.params.keys() - network.state_dict().keys()
+        if strange or (missing and not frozen):
+            different = ", ".join(sorted(strange | missing))
+            raise InputError(f"The draws and the network differ at {different}; pass the network they belong to.")
+        if any(value != frozen_hash(network, self.params) for value in frozen):
+            raise InputError(
+                f"These are draws of {', '.join(self.params)} around a trained network, and the other parameters or "
+                "buffers of this network are not the same. Pass the network that the draws were sampled around."
+            )
 
     def save(self, path: str | PathLike[str], *, dtype: torch.dtype | None = None) -> None:
         """Write one safetensors file; `dtype=torch.float16` halves it."""
@@ -119,40 +141,13 @@ def _working(value: Tensor) -> Tensor:
     return value.float() if value.dtype == torch.float16 else value
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Members(Sequence[nn.Module]):
-    """The networks of a posterior, in eval mode; nothing is built before it is asked for, and nothing is kept."""
-
-    posterior: Posterior
-    template: nn.Module
-
-    def __len__(self) -> int:
-        return len(self.posterior)
-
-    def __iter__(self) -> Iterator[nn.Module]:
-        # Unlike the inherited one, this holds no member while it builds the next.
-        for index in range(len(self)):
-            yield self[index]
-
-    @overload
-    def __getitem__(self, which: int) -> nn.Module: ...
-    @overload
-    def __getitem__(self, which: slice) -> "Members": ...
-    def __getitem__(self, which: int | slice) -> "nn.Module | Members":
-        if isinstance(which, slice):
-            return Members(self.posterior[which], self.template)
-        if not -len(self) <= which < len(self):
-            raise IndexError(f"There are {len(self)} draws; draw {which} is not one of them.")
-        member = copy.deepcopy(self.template)
-        _load(member, self.posterior[which])
-        return member.eval()
+def frozen_hash(model: nn.Module, sampled: Container[str]) -> str:
+    """A hash of the parameters of a network that are not sampled, and of its buffers."""
+    return content_hash({k: v for k, v in model.state_dict().items() if k not in sampled and not k.endswith(COUNTER)})
 
 
-def _load(model: nn.Module, draw: Params) -> None:
-    """Put a draw into a network; buffers that the draw does not have stay those of the network."""
-    expected = dict(model.named_parameters())
-    if not expected.keys() <= draw.keys() <= model.state_dict().keys():
-        strange = sorted(expected.keys() ^ (draw.keys() & expected.keys()) | draw.keys() - model.state_dict().keys())
-        raise InputError(f"The draws and the network differ at {', '.join(strange)}; pass the network they belong to.")
-    model.load_state_dict(draw, strict=False)
+def _member(template: nn.Module, draw: Params) -> nn.Module:
+    """A copy of the network with a draw, in eval mode; what the draw does not have stays that of the network."""
+    member = copy.deepcopy(template)
+    member.load_state_dict(draw, strict=False)
+    return member.eval()

@@ -1,21 +1,56 @@
-"""sample(): the one loop that every sampler runs in."""
+"""What a sampler is, and sample(): the one loop that every sampler runs in, and that resumes after an interruption."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
+from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
-from shiftmatch.samplers.interface import Sampler, State
 from shiftmatch.samplers.params import Params, params_of
-from shiftmatch.samplers.posterior import Posterior
-from shiftmatch.samplers.storage import RunFolder
+from shiftmatch.samplers.posterior import Posterior, frozen_hash
+from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.progress import track
+from shiftmatch.utils.tensor_files import load_tensors, save_tensors
+
+SEPARATOR = "/"
+STATE, DRAW = "the state of a run", "a draw"
+VERSION = 2
+
+
+@runtime_checkable
+class State(Protocol):
+    """A NamedTuple of tensors and of mappings of tensors, one of which is `params`.
+
+    Scalar fields are recorded after every iteration; all fields are stored, so that a run can be resumed.
+    """
+
+    @property
+    def params(self) -> Params: ...
+
+    def _asdict(self) -> dict[str, Tensor | Params]: ...
+
 
 S = TypeVar("S", bound=State)
+
+
+@final
+@dataclass(frozen=True)
+class Sampler(Generic[S]):
+    """`init` makes the first state from parameters, `step` the next state from the one before.
+
+    `settings` are everything else that the draws depend on: a run is resumed only with the same. The first `warm_up`
+    steps tune or fit something, so that their draws are not of the posterior.
+    """
+
+    init: Callable[[Params], S]
+    step: Callable[[S, torch.Generator], S]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    warm_up: int = 0
 
 
 def sample(
@@ -28,30 +63,47 @@ def sample(
     thin: int = 1,
     folder: str | os.PathLike[str] | None = None,
     architecture: Architecture | None = None,
+    progress: bool = True,
 ) -> Posterior:
     """Run one chain: `burn_in` iterations that are thrown away, then `draws` that are kept, `thin` steps to each.
 
-    With a `folder`, state and draws are written after each iteration; the same call goes on where a killed one
-    stopped, and gives the same draws bit for bit. More `draws` than before extend the run. The scalars of every
-    state (acceptance, energy error, …) are in `posterior.info["trace"]`.
+    `start` is a network, or some of its parameters: `params_of(network, "fc.*")` samples those of the last layer and
+    leaves the others as they are. With a `folder`, state and draws are written after each iteration; the same call
+    resumes after an interruption, and gives the same draws bit for bit. More `draws` than before extend the run;
+    another density, prior, data set, sampler, start or seed is refused. The scalars of every state (acceptance, energy
+    error, …) are in `posterior.info["trace"]`.
 
-    >>> from shiftmatch.samplers.hmc import hmc
-    >>> from shiftmatch.samplers.interface import FromFunction
-    >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
-    >>> chain = hmc(normal, step_size=0.5, trajectory=1.5)
-    >>> posterior = sample(chain, {"x": torch.zeros(3)}, draws=5, generator=torch.Generator().manual_seed(0))
-    >>> posterior.params["x"].shape, len(posterior.info["trace"]["acceptance"])
-    (torch.Size([5, 3]), 5)
+    **A posterior around a trained network**: start from its weights, with BatchNorm in eval mode, and either SGHMC for
+    all parameters, or full-batch HMC for some of them. A temperature below 1 keeps the draws near the trained weights.
+
+    >>> from shiftmatch.samplers import convergence_summary, hmc, log_posterior
+    >>> seeded = torch.Generator().manual_seed(0)
+    >>> trained = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).eval()
+    >>> images = torch.randn(50, 4, generator=seeded)
+    >>> labels = (images[:, 0] > 0).long()
+    >>> density = log_posterior(trained, (images, labels), prior_scale=1.0, temperature=0.5)
+    >>> sampler = hmc(density, step_size=0.1, trajectory=1.0, tune=20)
+    >>> posterior = sample(sampler, params_of(trained, "3.*"), draws=50, burn_in=20, generator=seeded)
+    >>> list(posterior.params), len(posterior.models(trained))
+    (['3.weight', '3.bias'], 50)
+    >>> print(convergence_summary(posterior, images, trained))
+    R-hat ...
     """
+    if burn_in * thin < sampler.warm_up:
+        raise InputError(
+            f"The first {sampler.warm_up} steps of this sampler are for tuning, and no draw of them may be kept: "
+            f"burn_in={burn_in} of {thin} steps each is too short. Use burn_in={-(-sampler.warm_up // thin)} or more."
+        )
+    params = params_of(start) if isinstance(start, nn.Module) else start
     settings = {"seed": generator.initial_seed(), "burn_in": burn_in, "thin": thin}
-    state = sampler.init(params_of(start) if isinstance(start, nn.Module) else start)
+    state = sampler.init(params)
     trace: dict[str, list[float]] = {}
     kept: list[Params] = []
-    run = RunFolder(Path(folder), settings) if folder else None
+    run = RunFolder(Path(folder), settings | _described(sampler, params)) if folder else None
     if run and (restored := run.restore(state, generator)):
         state, trace, kept = restored
     done = len(next(iter(trace.values()), []))
-    for iteration in track(range(done, burn_in + draws), "sampling"):
+    for iteration in track(range(done, burn_in + draws), "sampling", show=progress):
         for _ in range(thin):
             state = sampler.step(state, generator)
         _record(trace, state)
@@ -61,7 +113,8 @@ def sample(
                 run.save_draw(len(kept) - 1, state.params)
         if run:
             run.save(state, generator, trace, len(kept))
-    return Posterior.of(kept[:draws], architecture=architecture, info=settings | {"trace": trace})
+    info = settings | {"trace": trace} | _frozen(sampler, params)
+    return Posterior.of(kept[:draws], architecture=architecture, info=info)
 
 
 def sample_chains(
@@ -70,31 +123,120 @@ def sample_chains(
     *,
     draws: int,
     seed: int,
-    burn_in: int = 0,
-    thin: int = 1,
     folder: str | os.PathLike[str] | None = None,
-    architecture: Architecture | None = None,
+    **options: Any,
 ) -> Posterior:
-    """One chain from each start, with the seeds `seed`, `seed` + 1, …, merged; R̂ compares them."""
+    """One chain from each start, with the seeds `seed`, `seed` + 1, …, merged; R̂ compares them.
+
+    The `options` are those of `sample`.
+    """
     chains = []
     for index, start in enumerate(starts):
         generator = torch.Generator().manual_seed(seed + index)
         place = Path(folder) / f"chain-{index}" if folder else None
-        chain = sample(
-            sampler,
-            start,
-            draws=draws,
-            generator=generator,
-            burn_in=burn_in,
-            thin=thin,
-            folder=place,
-            architecture=architecture,
-        )
-        chains.append(chain)
+        chains.append(sample(sampler, start, draws=draws, generator=generator, folder=place, **options))
     return Posterior.merge(chains)
 
 
+@final
+@dataclass(frozen=True)
+class RunFolder:
+    """Where one run keeps its state and draws, written so that a kill at any moment loses at most one iteration.
+
+    `settings` tell it apart from other runs.
+    """
+
+    path: Path
+    settings: Mapping[str, Any]
+
+    def save(self, state: State, generator: torch.Generator, trace: Mapping[str, list[float]], draws: int) -> None:
+        """Store everything that the next iteration depends on, in one atomic file."""
+        tensors = {name: value.clone() for name, value in flatten(state).items()}  # some may share memory
+        tensors["generator"] = generator.get_state()
+        header = {"settings": self.settings, "trace": trace, "draws": draws}
+        save_tensors(self._state, tensors, kind=STATE, version=VERSION, header=header)
+
+    def save_draw(self, index: int, params: Params) -> None:
+        """Store one draw. It is written before the state that counts it, so a kill in between changes nothing."""
+        save_tensors(self._draw(index), params, kind=DRAW, version=VERSION, header={})
+
+    def restore(self, like: S, generator: torch.Generator) -> tuple[S, dict[str, list[float]], list[Params]] | None:
+        """The last state, the trace and the draws so far, with the generator set back; None if there is no run yet."""
+        if not self._state.exists():
+            return None
+        tensors, header = load_tensors(self._state, kind=STATE, version=VERSION)
+        self._check(header["settings"])
+        generator.set_state(tensors.pop("generator"))
+        files = [self._draw(index) for index in range(header["draws"])]
+        draws = [_onto(load_tensors(file, kind=DRAW, version=VERSION)[0], like.params) for file in files]
+        return unflatten(tensors, like), header["trace"], draws
+
+    @property
+    def _state(self) -> Path:
+        return self.path / "state.safetensors"
+
+    def _draw(self, index: int) -> Path:
+        return self.path / f"draw-{index:05d}.safetensors"
+
+    def _check(self, stored: Mapping[str, Any]) -> None:
+        names = sorted(stored.keys() | self.settings.keys())
+        other = [name for name in names if stored.get(name) != self.settings.get(name)]
+        if other:
+            was, now = ({name: settings.get(name) for name in other} for settings in (stored, self.settings))
+            raise InputError(
+                f"{self.path} holds another run: it differs in {', '.join(other)} ({was} there, {now} here). "
+                "Use the same settings to resume it, or another folder to start afresh."
+            )
+
+
+def flatten(state: State) -> dict[str, Tensor]:
+    """The tensors of a state by name; those of a mapping are named field/key."""
+    flat: dict[str, Tensor] = {}
+    for name, value in state._asdict().items():
+        flat |= {name: value} if isinstance(value, Tensor) else {f"{name}{SEPARATOR}{k}": v for k, v in value.items()}
+    return flat
+
+
+def unflatten(tensors: Mapping[str, Tensor], like: S) -> S:
+    """The inverse of `flatten`, with the structure and the devices of the state `like`."""
+    expected = flatten(like)
+    if tensors.keys() != expected.keys():
+        raise FileFormatError(
+            f"The stored state has {sorted(tensors.keys() ^ expected.keys())} more or less than this sampler's. "
+            f"Resume with the sampler and the network that began the run, or use another folder."
+        )
+    found = _onto(tensors, expected)
+    fields = {
+        name: found[name] if isinstance(value, Tensor) else {k: found[f"{name}{SEPARATOR}{k}"] for k in value}
+        for name, value in like._asdict().items()
+    }
+    return type(like)(**fields)
+
+
+def _onto(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Params:
+    return {name: tensors[name].to(value.device) for name, value in like.items()}
+
+
+def _described(sampler: Sampler[S], start: Params) -> dict[str, Any]:
+    """The settings of a sampler, short enough to compare and to show; what is not a number or a word as a hash."""
+    density = sampler.settings.get("density")
+    parts = dict(sampler.settings) | {"start": start}
+    if settings := getattr(density, "settings", None):
+        del parts["density"]
+        parts |= {f"density.{name}": value for name, value in settings(start).items()}
+    plain = (int, float, str, type(None))
+    return {name: value if isinstance(value, plain) else content_hash(value)[:16] for name, value in parts.items()}
+
+
+def _frozen(sampler: Sampler[S], params: Params) -> dict[str, Any]:
+    """If some parameters of a network are sampled only: a hash of the others, which the draws go with."""
+    model = getattr(sampler.settings.get("density"), "model", None)
+    if not isinstance(model, nn.Module) or {name for name, _ in model.named_parameters()} <= params.keys():
+        return {}
+    return {"frozen": frozen_hash(model, params)}
+
+
 def _record(trace: dict[str, list[float]], state: State) -> None:
-    for field, value in state._asdict().items():
+    for name, value in state._asdict().items():
         if isinstance(value, Tensor) and value.dim() == 0:
-            trace.setdefault(field, []).append(value.item())
+            trace.setdefault(name, []).append(value.item())

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from shiftmatch.samplers.interface import LogDensity, Sampler
+from shiftmatch.samplers.density import LogDensity
 from shiftmatch.samplers.params import Params, Scalar, add_scaled, standard_normal
+from shiftmatch.samplers.sampling import Sampler
 
 Schedule = Callable[[int], float]
 """The number of steps taken so far -> the size of the next step."""
@@ -39,9 +40,10 @@ def sghmc(log_density: LogDensity, *, step_size: float | Schedule, decay: float 
         noise = standard_normal(state.params, generator)
         drift = {name: decay * m + root * gradient[name] for name, m in state.momentum.items()}
         momentum = add_scaled(drift, math.sqrt(2 * (1 - decay)), noise)
-        return SGHMCState(add_scaled(state.params, root, momentum), momentum, value, state.iteration + 1)
+        return SGHMCState(add_scaled(state.params, root, momentum), momentum, value.cpu(), state.iteration + 1)
 
-    return Sampler(init, step)
+    settings = {"sampler": "sghmc", "density": log_density, "step_size": schedule, "decay": decay}
+    return Sampler(init, step, settings)
 
 
 def sgld(log_density: LogDensity, *, step_size: float | Schedule) -> Sampler[SGHMCState]:

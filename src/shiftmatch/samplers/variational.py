@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
-from shiftmatch.samplers.interface import LogDensity, Sampler
+from shiftmatch.samplers.density import LogDensity
 from shiftmatch.samplers.params import Params, Scalar, standard_normal
+from shiftmatch.samplers.sampling import Sampler
 
 ADAM_DECAYS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
@@ -54,9 +55,16 @@ def mean_field(
             slope = torch.sigmoid(state.variational[_rho(name)])
             ascent[_rho(name)] = (gradient[name] * noise[name] + 1 / std[name]) * slope
         size = 0.5 * step_size * (1 + math.cos(math.pi * state.iteration.item() / steps))
-        return _adam(drawn._replace(log_density=value), ascent, size)
+        return _adam(drawn._replace(log_density=value.cpu()), ascent, size)
 
-    return Sampler(init, step)
+    settings = {
+        "sampler": "mean_field",
+        "density": log_density,
+        "step_size": step_size,
+        "steps": steps,
+        "initial_std": initial_std,
+    }
+    return Sampler(init, step, settings, warm_up=steps)
 
 
 def _adam(state: MeanFieldState, gradient: Params, size: float) -> MeanFieldState:

@@ -59,22 +59,28 @@ class Moments:
         return Moments(count, mean, self.scatter + other.scatter + between)
 
 
-def shrink(test: Moments, train: Moments, shrinkage: float) -> Moments:
+def shrink(test: Moments, train: Moments, shrinkage: float | Tensor) -> Moments:
     """Test moments pulled toward the training moments: 0 leaves them alone, 1 gives the training moments."""
-    if shrinkage == 0:
+    if isinstance(shrinkage, float) and shrinkage == 0:
         return test
     mean = torch.lerp(test.mean, train.mean, shrinkage)
     covariance = torch.lerp(test.covariance, train.covariance, shrinkage)
     return Moments(test.count, mean, covariance * (test.count * mean.shape[-1]))
 
 
-def shrinkage_for(prior_images: float | int, images: int) -> float:
+def shrinkage_for(prior_images: float | int, images: int) -> float | Tensor:
     """N / (N + n): the share of the training statistics in those of n images, where they count for N.
+
+    A compiled or exported graph, in which n is not known yet, gets it as a tensor.
 
     >>> shrinkage_for(16, 48), shrinkage_for(float("inf"), 48), shrinkage_for(0, 48)
     (0.25, 1.0, 0.0)
     """
-    return 1.0 if prior_images == float("inf") else prior_images / (prior_images + images)
+    if prior_images in (0, float("inf")):
+        return float(prior_images > 0)
+    if torch.compiler.is_compiling():
+        return prior_images / (prior_images + torch.scalar_tensor(images))
+    return prior_images / (prior_images + images)
 
 
 def constant(mean_square: Tensor, variance: Tensor, other_variance: Tensor) -> Bool[Tensor, "*group"]:

@@ -231,7 +231,7 @@ def _channel_moments(mean: Tensor, variance: Tensor, target: Target) -> tuple[Te
 
 
 def _channel_map(
-    mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, shrinkage: float
+    mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, shrinkage: float | Tensor
 ) -> tuple[Bool[Tensor, "c 1"], Tensor, Tensor]:
     """Which channels are constant and stay as they are, and the a and b of x' = a x + b that moves all others."""
     stays = _either_constant(mean, variance, to_mean, to_variance)
@@ -245,8 +245,8 @@ def _either_constant(mean: Tensor, variance: Tensor, to_mean: Tensor, to_varianc
     return ours | theirs
 
 
-def _shrink(ours: Tensor, theirs: Tensor, shrinkage: float) -> Tensor:
-    return theirs if shrinkage == 1 else ours + shrinkage * (theirs - ours)
+def _shrink(ours: Tensor, theirs: Tensor, shrinkage: float | Tensor) -> Tensor:
+    return theirs if isinstance(shrinkage, float) and shrinkage == 1 else ours + shrinkage * (theirs - ours)
 
 
 def _square(z: Tensor) -> Tensor:

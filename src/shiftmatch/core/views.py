@@ -86,7 +86,7 @@ def transport_views(
     target: Target,
     regularisation: Regularisation,
     *,
-    shrinkage: float,
+    shrinkage: float | Tensor,
     one_shot: bool,
 ) -> Features:
     """X' = Σ_train^{1/2} Σ_test^{-1/2} (x − μ_test) + μ_train, one view after the other.
@@ -108,7 +108,7 @@ def _train_moments(target: Target, view: int) -> Moments:
 
 
 def _affine_map(
-    test: Moments, train: Moments, root: Tensor, regularisation: Regularisation, shrinkage: float
+    test: Moments, train: Moments, root: Tensor, regularisation: Regularisation, shrinkage: float | Tensor
 ) -> AffineMap:
     """A and b per group; the identity where a group is constant."""
     varies = ~_either_constant(test, train)[..., None, None]

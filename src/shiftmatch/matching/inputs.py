@@ -1,7 +1,7 @@
 """Batches of every kind that loaders yield, as the arguments of a network."""
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -92,9 +92,25 @@ class Inputs:
         >>> list(Inputs((torch.zeros(1, 2),)).named(nn.Linear(2, 2)))
         ['input']
         """
+        values, sites = self._by_argument(model)
+        return {site: values[name] for name, site in sites.items()}
+
+    def mapped(self, model: nn.Module, operations: Mapping[str, Callable[[Tensor], Tensor]]) -> "Inputs":
+        """The same with an operation applied to the inputs of some sites."""
+        values, sites = self._by_argument(model)
+        new = [operations.get(sites.get(name, ""), _same)(value) for name, value in values.items()]
+        count = len(self.args)
+        return Inputs(tuple(new[:count]), dict(zip(self.kwargs, new[count:], strict=True)))
+
+    def _by_argument(self, model: nn.Module) -> tuple[dict[str, Any], dict[str, str]]:
+        """All values by the name of their argument, and of those that are features the name of the site."""
         values = dict(zip(_positional_names(model, len(self.args)), self.args, strict=True)) | dict(self.kwargs)
         found = [name for name, value in values.items() if is_features(value)]
-        return {INPUT if len(found) == 1 else f"{INPUT}[{name}]": values[name] for name in found}
+        return values, {name: INPUT if len(found) == 1 else f"{INPUT}[{name}]" for name in found}
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def batches_of(data: Iterable[Any], batch_size: int = BATCH_SIZE) -> Iterable[Any]:

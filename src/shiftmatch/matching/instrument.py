@@ -87,9 +87,8 @@ class _InputSites:
         self.operations = operations
 
     def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        found = Inputs(args, kwargs).named(model)
-        changed = {id(x): self.operations[name](x) for name, x in found.items() if name in self.operations}
-        return tuple(changed.get(id(x), x) for x in args), {k: changed.get(id(x), x) for k, x in kwargs.items()}
+        inputs = Inputs(args, kwargs).mapped(model, self.operations)
+        return inputs.args, dict(inputs.kwargs)
 
 
 class _OutputSites:

@@ -1,0 +1,1 @@
+"""Ship it: export, freeze, and the frameworks people use."""

@@ -98,8 +98,10 @@ class Inputs:
     def mapped(self, model: nn.Module, operations: Mapping[str, Callable[[Tensor], Tensor]]) -> "Inputs":
         """The same with an operation applied to the inputs of some sites."""
         values, sites = self._by_argument(model)
-        new = [operations.get(sites.get(name, ""), _same)(value) for name, value in values.items()]
-        count = len(self.args)
+        for name, site in sites.items():
+            if site in operations:
+                values[name] = operations[site](values[name])
+        new, count = list(values.values()), len(self.args)
         return Inputs(tuple(new[:count]), dict(zip(self.kwargs, new[count:], strict=True)))
 
     def _by_argument(self, model: nn.Module) -> tuple[dict[str, Any], dict[str, str]]:
@@ -107,10 +109,6 @@ class Inputs:
         values = dict(zip(_positional_names(model, len(self.args)), self.args, strict=True)) | dict(self.kwargs)
         found = [name for name, value in values.items() if is_features(value)]
         return values, {name: INPUT if len(found) == 1 else f"{INPUT}[{name}]" for name in found}
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def batches_of(data: Iterable[Any], batch_size: int = BATCH_SIZE) -> Iterable[Any]:

@@ -91,7 +91,7 @@ class Mortal:
 def methods() -> dict[str, Predictor]:
     """Of every kind that is sent to workers in its own way."""
     train = [tiny_suite(images=200).clean.images[torch.arange(200)] / 100]
-    names = ("plain", "batchnorm", "ShiftMatch", "batchnorm-running", "Tent")
+    names = ("plain", "batchnorm", "ShiftMatch: spectrum", "batchnorm-running", "Tent")
     return {name: predictor(METHODS[name], [Tiny(1), Tiny(2)], train) for name in names}
 
 

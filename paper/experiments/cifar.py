@@ -21,6 +21,9 @@ METRICS = ("accuracy", "log_likelihood", "brier", "ece", "ece_equal_count", "rel
 """All that any of the figures needs, so that they share the cells on disk."""
 
 PLAIN, BATCHNORM, MATCHED = "plain", "batchnorm", "ShiftMatch"
+ROWS_AND_COLUMNS = "ShiftMatch: rows and columns"
+"""The structure of the paper, which its figures call ShiftMatch."""
+
 TRAINING_SET, NEW_SET = "cifar10", "cifar10.1-v6"
 PIECE = 100
 """Training images per batch, when statistics are measured."""
@@ -108,4 +111,5 @@ class CifarSetting:
         split = "train" if wanted.statistics == TRAINING_SET else "test"
         train = first_batches(load(wanted.statistics, split, root=data), self.train, preprocess, size=PIECE)
         kept = statistics_file(folder, self.networks.folder(data).name, wanted.name, self.train)
-        return predictor(METHODS[wanted.method], members, train, path=kept)
+        method = METHODS[ROWS_AND_COLUMNS if wanted.method == MATCHED else wanted.method]
+        return predictor(method, members, train, path=kept)

@@ -63,7 +63,10 @@ class ImageNet:
         network, train = self.photographs.network(data), self.photographs.train(data)
         batches = {n: first_batches(train, n, self.photographs.preprocess, size=PIECE) for n in self.train}
         others = {name: predictor(METHODS[name], network, batches[self.train[0]]) for name in (PLAIN, BATCHNORM)}
-        matched = {f"{MATCHED} {n:,}": predictor(METHODS[MATCHED], network, own) for n, own in batches.items()}
+        matched = {
+            f"{MATCHED} {n:,}": predictor(METHODS["ShiftMatch: rows and columns"], network, own)
+            for n, own in batches.items()
+        }
         return {**others, **matched}
 
     def suite(self, data: Root) -> Suite:

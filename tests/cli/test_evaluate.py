@@ -54,7 +54,7 @@ def test_a_users_network_is_evaluated_and_told_of(here: Path) -> None:
     words = ["nets_to_evaluate:Net", "--weights", "net.safetensors", "--mean", "0.5", "--std", "0.25", *SHORT]
     output = run(*words, "--out", "scores.csv", "--methods", "plain,tent,shiftmatch")
     scores = Scores.load(here / "scores.csv")
-    assert scores.values("method") == ["plain", "Tent", "ShiftMatch"]
+    assert scores.values("method") == ["plain", "Tent", "ShiftMatch: spectrum"]
     assert scores.values("corruption") == ["clean", "contrast", "fog"]
     assert scores.values("metric") == ["accuracy", "log_likelihood", "ece"]
     assert all(word in output for word in ("severity 1", "severity 5", "clean", "mean", "accuracy in %"))
@@ -86,7 +86,7 @@ def test_a_posterior_on_mnist_c_with_training_images_of_ones_own(here: Path) -> 
     assert "reliability/14/share" in scores.values("metric")
     assert scores.provenance["evaluation"]["note"]["members"] == 2
     assert scores.provenance["evaluation"]["note"]["training images"] == 130
-    assert (here / "scores.cells" / "statistics-ShiftMatch.safetensors").exists()
+    assert (here / "scores.cells" / "statistics-ShiftMatch_spectrum.safetensors").exists()
 
 
 def test_the_suites_own_training_images_are_the_first(here: Path) -> None:

@@ -6,9 +6,9 @@ from networks import GroupNormNet, SmallBatchNormNet
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from shiftmatch.core.covariance import ChannelMoments
+from shiftmatch.core.covariance import ChannelMoments, Covariance, SpatialKronecker, Spectrum
 from shiftmatch.errors import InputError
-from shiftmatch.evaluation.methods import METHODS, PRIOR, method_named, predictor
+from shiftmatch.evaluation.methods import DEFAULT, METHODS, PRIOR_IMAGES, method_named, predictor
 from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
 from shiftmatch.matching.match import fit, match
@@ -54,7 +54,7 @@ def test_networks_without_batchnorm_are_taken_or_refused_in_words(name: str) -> 
         assert_close(predictor(METHODS[name], network, TRAIN)(TEST).sum(-1), torch.ones(len(TEST)))
 
 
-@pytest.mark.parametrize("name", ["plain", "ShiftMatch", "Tent"])
+@pytest.mark.parametrize("name", ["plain", DEFAULT, "Tent"])
 def test_a_network_in_training_mode_is_evaluated_and_stays_in_it(name: str) -> None:
     network, resting = SmallBatchNormNet().train(), SmallBatchNormNet()
     before = fingerprint(network)
@@ -63,7 +63,9 @@ def test_a_network_in_training_mode_is_evaluated_and_stays_in_it(name: str) -> N
     assert fingerprint(network) == before
 
 
-@pytest.mark.parametrize("name", ["ShiftMatch", "CORAL", "channel moments", "ShiftMatch: input only"])
+@pytest.mark.parametrize(
+    "name", [DEFAULT, "ShiftMatch: rows and columns", "CORAL", "channel moments", "ShiftMatch: input only"]
+)
 def test_on_the_training_images_matching_changes_nothing(name: str) -> None:
     network, x = SmallBatchNormNet(), torch.cat(list(TRAIN))
     assert_close(METHODS[name](network, TRAIN)(x), network(x), atol=1e-3, rtol=1e-3)
@@ -73,8 +75,8 @@ def test_a_posterior_that_names_its_network_is_a_member() -> None:
     lenets = [build("lenet").eval() for _ in range(2)]
     posterior = Posterior.of([params_of(net) for net in lenets], architecture=None)
     x = torch.randn(240, 1, 28, 28)
-    expected = predictor(METHODS["ShiftMatch"], lenets, [x])(x + 1)
-    found = predictor(METHODS["ShiftMatch"], posterior.models(build("lenet")), [x])(x + 1)
+    expected = predictor(METHODS[DEFAULT], lenets, [x])(x + 1)
+    found = predictor(METHODS[DEFAULT], posterior.models(build("lenet")), [x])(x + 1)
     assert_close(found, expected, atol=1e-6, rtol=0)
 
 
@@ -88,9 +90,26 @@ def test_statistics_of_members_may_be_kept_in_a_file(tmp_path: Path) -> None:
 def test_test_time_batchnorm_is_channel_moments_where_there_is_no_batchnorm() -> None:
     network, bare = SmallBatchNormNet(), GroupNormNet().eval()
     assert_close(METHODS["batchnorm"](network, TRAIN)(TEST), adapt_batchnorm(network)(TEST))
-    assert_close(METHODS["batchnorm-prior"](network, TRAIN)(TEST), adapt_batchnorm(network, prior_images=PRIOR)(TEST))
-    matched = match(bare, fit(bare, TRAIN, covariance=ChannelMoments(), progress=False), prior_images=PRIOR)
+    assert_close(
+        METHODS["batchnorm-prior"](network, TRAIN)(TEST), adapt_batchnorm(network, prior_images=PRIOR_IMAGES)(TEST)
+    )
+    matched = match(bare, fit(bare, TRAIN, covariance=ChannelMoments(), progress=False), prior_images=PRIOR_IMAGES)
     assert_close(METHODS["batchnorm-prior"](bare, TRAIN)(TEST), matched(TEST))
+
+
+@pytest.mark.parametrize(
+    ("name", "covariance"), [(DEFAULT, Spectrum()), ("ShiftMatch: rows and columns", SpatialKronecker())]
+)
+def test_a_method_is_what_match_does_with_its_structure(name: str, covariance: Covariance) -> None:
+    network = SmallBatchNormNet()
+    matched = match(network, fit(network, TRAIN, covariance=covariance, progress=False))
+    assert_close(METHODS[name](network, TRAIN)(TEST), matched(TEST))
+    assert not torch.allclose(matched(TEST), network(TEST), atol=1e-2)
+
+
+def test_the_default_method_is_the_default_of_fit() -> None:
+    network = SmallBatchNormNet()
+    assert_close(method_named("ShiftMatch")(network, TRAIN)(TEST), match(network, fit(network, TRAIN))(TEST))
 
 
 def test_coral_matches_the_covariance_between_channels() -> None:
@@ -105,7 +124,8 @@ def test_coral_matches_the_covariance_between_channels() -> None:
 
 
 def test_methods_are_found_by_name() -> None:
-    assert method_named(" shiftmatch ") is METHODS["ShiftMatch"]
+    assert method_named(" shiftmatch ") is METHODS["ShiftMatch: spectrum"]
+    assert method_named("shiftmatch: Rows and Columns") is METHODS["ShiftMatch: rows and columns"]
     with pytest.raises(InputError, match=r"no method 'shiftmatsch'; choose among plain, batchnorm"):
         method_named("shiftmatsch")
 

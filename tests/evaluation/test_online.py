@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from shiftmatch.errors import InputError
-from shiftmatch.evaluation.methods import METHODS, Episodes, predictor
-from shiftmatch.evaluation.online import Adapting, scales_and_shifts, tent
+from shiftmatch.evaluation.methods import METHODS, predictor
+from shiftmatch.evaluation.online import EpisodicAverage, OnlineModel, scales_and_shifts, tent
 from shiftmatch.models import build
 from shiftmatch.models.layers import FilterResponseNorm
 
@@ -40,7 +40,7 @@ def test_the_running_average_is_a_slow_loop_and_is_forgotten() -> None:
     expected = slow_running_batchnorm(network, batches)
     for _ in range(2):
         assert_close([predict(x) for x in batches], expected, atol=1e-5, rtol=1e-4)
-        assert isinstance(predict, Episodes)
+        assert isinstance(predict, EpisodicAverage)
         predict.reset()
 
 
@@ -66,7 +66,7 @@ def test_tent_is_a_slow_loop_and_forgets() -> None:
     assert not torch.allclose(expected[1], slow_tent(network, batches[1:])[0], atol=1e-4)
     for _ in range(2):
         assert_close([predict(x) for x in batches], expected, atol=1e-5, rtol=1e-4)
-        assert isinstance(predict, Episodes)
+        assert isinstance(predict, EpisodicAverage)
         predict.reset()
 
 
@@ -76,7 +76,7 @@ def test_tent_needs_something_to_learn() -> None:
 
 
 def test_what_was_learned_is_not_sent_to_other_processes() -> None:
-    model = Adapting(SmallBatchNormNet(), tent)
+    model = OnlineModel(SmallBatchNormNet(), tent)
     before = model(TEST)
     copied = pickle.loads(pickle.dumps(model))
     assert not torch.equal(model(TEST), before)

@@ -127,9 +127,9 @@ PAIRS: dict[str, Callable[[int], object]] = {
     "priors of batchnorm": lambda i: adapt_batchnorm(network(), prior_images=i),
     "members": lambda i: average([network(0), network(i)]),
     "draws": lambda i: average(Posterior.of([network(i).state_dict()]).models(network())),
-    "methods": lambda i: predictor(METHODS[("ShiftMatch", "CORAL")[i]], network(), batches()),
+    "methods": lambda i: predictor(METHODS[("ShiftMatch: spectrum", "CORAL")[i]], network(), batches()),
     "what is learned": lambda i: predictor(METHODS[("Tent", "batchnorm-running")[i]], network(), batches()),
-    "training images": lambda i: predictor(METHODS["ShiftMatch"], network(), batches(i)),
+    "training images": lambda i: predictor(METHODS["ShiftMatch: spectrum"], network(), batches(i)),
 }
 
 

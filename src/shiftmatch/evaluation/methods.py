@@ -1,32 +1,62 @@
 """Ways to make networks robust, by name, so that they can be compared in one run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import final
+from typing import Any, TypeAlias, final
 
+import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.covariance import ChannelCovariance, ChannelJoint, ChannelMoments, Kronecker, SpatialFull
+from shiftmatch.core.covariance import (
+    ChannelCovariance,
+    ChannelJoint,
+    ChannelMoments,
+    Kronecker,
+    SpatialFull,
+    SpatialKronecker,
+    Spectrum,
+)
 from shiftmatch.errors import InputError
-from shiftmatch.evaluation.online import Adapting, running_batchnorm, scales_and_shifts, tent
-from shiftmatch.evaluation.preparing import (
-    Batches,
-    Plain,
-    Prepare,
-    adapting,
-    batchnorm,
+from shiftmatch.evaluation.online import (
+    EpisodicAverage,
+    OnlineModel,
+    Setup,
     check_batchnorm,
-    matching,
-    matching_with_batchnorm,
-    wrapping,
+    running_batchnorm,
+    scales_and_shifts,
+    tent,
 )
 from shiftmatch.matching.average import Average, average
+from shiftmatch.matching.batchnorm import adapt_batchnorm, has_source_statistics
+from shiftmatch.matching.match import fit
+from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.matching.presets import paper
+from shiftmatch.matching.selection import Place, sites
+from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.twin import twin_of
 from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.utils.hashing import content_hash
+from shiftmatch.utils.progress import track
+from shiftmatch.utils.sequences import LazySequence
 
-PRIOR = 128
+Batches: TypeAlias = Sequence[Tensor]
+"""Clean training inputs; gone through once for each member and method."""
+
+Members: TypeAlias = Sequence[nn.Module]
+
+Prepare: TypeAlias = Callable[[Members, Batches, Path | None], Members]
+"""The members of an ensemble, each made robust; what is measured of them may be kept in a file."""
+
+PRIOR_IMAGES = 128
 """Images that the training statistics count for in the weighted variant: α = 128 / (128 + n) in batches of n."""
+
+MICRO_BATCH = 100
+"""Images that a plain network takes at a time."""
+
+DEFAULT, PAPER = "ShiftMatch: spectrum", "ShiftMatch (paper)"
+ALIASES = {"shiftmatch": DEFAULT}
 
 
 @final
@@ -34,9 +64,8 @@ PRIOR = 128
 class Method:
     """One way to make networks robust: a network and clean training inputs in, a robust network out.
 
-    >>> import torch
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-    >>> METHODS["ShiftMatch"](net, torch.randn(200, 3, 8, 8).split(100))(torch.randn(100, 3, 8, 8)).shape
+    >>> method_named("ShiftMatch")(net, torch.randn(200, 3, 8, 8).split(100))(torch.randn(100, 3, 8, 8)).shape
     torch.Size([100, 10])
     """
 
@@ -49,30 +78,13 @@ class Method:
         return self.prepare([network], batches, None)[0]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Episodes:
-    """The average of networks that change with what they see; `reset` makes them forget."""
-
-    members: Sequence[nn.Module]
-
-    def __call__(self, images: Tensor) -> Tensor:
-        return average(self.members)(images)
-
-    def reset(self) -> None:
-        """Begin a new episode."""
-        for member in self.members:
-            if isinstance(member, Adapting):
-                member.reset()
-
-
 def predictor(
     method: Method,
     members: nn.Module | Posterior | Sequence[nn.Module],
     batches: Batches,
     *,
     path: Path | None = None,
-) -> Average | Episodes:
+) -> Average | EpisodicAverage:
     """One network, the members of an ensemble or the draws of a posterior, made robust each for itself and averaged.
 
     With `path` the statistics of members are kept in that file, and memory does not grow with their number.
@@ -80,65 +92,148 @@ def predictor(
     if isinstance(members, Posterior):
         members = members.models()
     prepared = method.prepare([members] if isinstance(members, nn.Module) else members, batches, path)
-    return Episodes(prepared) if isinstance(prepared[0], Adapting) else average(prepared)
+    online = [member for member in prepared if isinstance(member, OnlineModel)] if isinstance(prepared, list) else []
+    return EpisodicAverage(online) if online else average(prepared)
 
 
 def method_named(name: str, *, pixel_std: float = 1.0) -> Method:
-    """The method of that name, upper or lower case; `pixel_std` is what the pixels are divided by, for the paper's.
+    """The method of that name, upper or lower case; "ShiftMatch" is the default one.
 
-    >>> method_named("shiftmatch").name
-    'ShiftMatch'
+    `pixel_std` is what the pixels are divided by, for the paper's.
+
+    >>> method_named("coral").name, method_named("shiftmatch").name
+    ('CORAL', 'ShiftMatch: spectrum')
     """
-    found = next((method for known, method in METHODS.items() if known.lower() == name.strip().lower()), None)
+    wanted = name.strip().lower()
+    wanted = ALIASES.get(wanted, wanted).lower()
+    found = next((method for known, method in METHODS.items() if known.lower() == wanted), None)
     if found is None:
         raise InputError(f"There is no method {name!r}; choose among {', '.join(METHODS)}.")
-    return paper_setting(pixel_std) if found.name == PAPER_SETTING else found
+    return paper_setting(pixel_std) if found.name == PAPER else found
 
 
-PAPER_SETTING = "ShiftMatch (paper)"
+def matching(*, at: Place = "pre-activation", prior_images: float | int | None = None, **settings: Any) -> Prepare:
+    """Match features to those of the training data; `settings` are those of `fit`."""
+
+    def prepare(members: Members, batches: Batches, path: Path | None) -> Members:
+        known = settings | {"note": content_hash([batches, at, settings])}
+        if path is not None:
+            measured = _measured_before(path, known["note"], len(members)) or fit_members(
+                members, batches, path, sites=sites(members[0], batches[0], at=at), **known
+            )
+            return match_members(members, measured, prior_images=prior_images)
+        fitted = [
+            fit(member, batches, sites=sites(member, batches[0], at=at), progress=False, **known)
+            for member in track(members, "measuring statistics")
+        ]
+        return match_members(members, fitted, prior_images=prior_images)
+
+    return prepare
+
+
+def _measured_before(path: Path, note: str, members: int) -> Sequence[Statistics] | None:
+    """What the file holds, if it was measured alike on the same images; `match` checks the networks."""
+    if not path.exists():
+        return None
+    kept = load_members(path)
+    return kept if len(kept) == members and kept[0].note == note else None
+
+
+def batchnorm(*, prior_images: float | int = 0) -> Prepare:
+    """Test-time batchnorm; for a network without BatchNorm the same with its channels, as in the paper."""
+
+    def prepare(members: Members, batches: Batches, path: Path | None) -> Members:
+        if any(map(has_source_statistics, members[0].modules())):
+            return _each(members, partial(adapt_batchnorm, prior_images=prior_images))
+        return matching(covariance=ChannelMoments(), prior_images=prior_images)(members, batches, path)
+
+    return prepare
+
+
+def online(setup: Setup, check: Callable[[nn.Module], object]) -> Prepare:
+    """Members that change with what they see, and hence are all kept; `check` refuses those that cannot."""
+
+    def prepare(members: Members, batches: Batches, path: Path | None) -> Members:
+        check(members[0])
+        return [OnlineModel(member, setup) for member in members]
+
+    return prepare
+
+
+def _plain(members: Members, batches: Batches, path: Path | None) -> Members:
+    return _each(members, Plain)
+
+
+def _with_batchnorm(members: Members, batches: Batches, path: Path | None) -> Members:
+    check_batchnorm(members[0])
+    return matching(covariance=SpatialKronecker(), batchnorm="batch")(members, batches, path)
+
+
+def _each(members: Members, wrap: Callable[[nn.Module], nn.Module]) -> LazySequence[nn.Module]:
+    """Members that are wrapped when they are asked for, and not kept."""
+    return LazySequence(len(members), partial(_wrapped, members, wrap))
+
+
+def _wrapped(members: Members, wrap: Callable[[nn.Module], nn.Module], index: int) -> nn.Module:
+    return wrap(members[index])
+
+
+class Plain(nn.Module):
+    """A network in evaluation mode, which takes a batch in pieces that stay in the cache: much faster on CPU."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = twin_of(model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the network says of each image; no image changes what it says of another."""
+        return torch.cat([self.model(piece) for piece in x.split(MICRO_BATCH)])
 
 
 def paper_setting(pixel_std: float = 1.0) -> Method:
     """ShiftMatch with the authors' constants, for inputs that are pixels from 0 to 1 divided by `pixel_std`."""
-    about = "the authors' constants, BatchNorm on batch statistics"
-    return Method(PAPER_SETTING, about, matching(preset=paper(pixel_std=pixel_std)))
+    about = "the published method: the authors' constants, BatchNorm on batch statistics"
+    return Method(PAPER, about, matching(preset=paper(pixel_std=pixel_std)))
 
 
-def _registry(methods: Iterable[Method]) -> dict[str, Method]:
-    return {method.name: method for method in methods}
+_METHODS = [
+    ("plain", "the network as it is", _plain),
+    ("batchnorm", "BatchNorm on the batch's statistics; without BatchNorm, channel moments", batchnorm()),
+    (
+        "batchnorm-prior",
+        f"the same, training statistics count for {PRIOR_IMAGES} images",
+        batchnorm(prior_images=PRIOR_IMAGES),
+    ),
+    (
+        "batchnorm-running",
+        "BatchNorm on a running average over the batches",
+        online(running_batchnorm, check_batchnorm),
+    ),
+    ("channel moments", "mean and variance of every channel", matching(covariance=ChannelMoments())),
+    (DEFAULT, "mean and variance of every frequency of every channel: the default", matching(covariance=Spectrum())),
+    (
+        "ShiftMatch: rows and columns",
+        "rows, then columns, of every channel: the paper's structure",
+        matching(covariance=SpatialKronecker()),
+    ),
+    ("ShiftMatch + batchnorm", "rows and columns, with BatchNorm on batch statistics", _with_batchnorm),
+    (PAPER, paper_setting().about, paper_setting().prepare),
+    ("ShiftMatch: Kronecker", "rows and columns at once: the paper's equation", matching(covariance=Kronecker())),
+    ("ShiftMatch: SpatialFull", "all pixels of a channel", matching(covariance=SpatialFull())),
+    ("ShiftMatch: ChannelJoint", "rows and columns shared by all channels", matching(covariance=ChannelJoint())),
+    (
+        "ShiftMatch: input only",
+        "rows and columns, at the input alone",
+        matching(covariance=SpatialKronecker(), at="input"),
+    ),
+    (
+        "ShiftMatch: after activations",
+        "rows and columns, after the nonlinearities",
+        matching(covariance=SpatialKronecker(), at="post-activation"),
+    ),
+    ("CORAL", "covariance between the channels", matching(covariance=ChannelCovariance())),
+    ("Tent", "gradient steps on the entropy of predictions (Wang et al., 2021)", online(tent, scales_and_shifts)),
+]
 
-
-METHODS = _registry(
-    [
-        Method("plain", "the network as it is", wrapping(Plain)),
-        Method("batchnorm", "BatchNorm on the batch's statistics; without BatchNorm, channel moments", batchnorm()),
-        Method(
-            "batchnorm-prior", f"the same, training statistics count for {PRIOR} images", batchnorm(prior_images=PRIOR)
-        ),
-        Method(
-            "batchnorm-running",
-            "BatchNorm on a running average over the batches",
-            adapting(running_batchnorm, check_batchnorm),
-        ),
-        Method("channel moments", "mean and variance of every channel", matching(covariance=ChannelMoments())),
-        Method("ShiftMatch", "rows, then columns, of every channel", matching()),
-        Method("ShiftMatch + batchnorm", "the same, with BatchNorm on batch statistics", matching_with_batchnorm),
-        paper_setting(),
-        Method(
-            "ShiftMatch: Kronecker", "rows and columns at once: the paper's equation", matching(covariance=Kronecker())
-        ),
-        Method("ShiftMatch: SpatialFull", "all pixels of a channel", matching(covariance=SpatialFull())),
-        Method(
-            "ShiftMatch: ChannelJoint", "rows and columns shared by all channels", matching(covariance=ChannelJoint())
-        ),
-        Method("ShiftMatch: input only", "matching at the input alone", matching(at="input")),
-        Method("ShiftMatch: after activations", "matching after the nonlinearities", matching(at="post-activation")),
-        Method("CORAL", "covariance between the channels", matching(covariance=ChannelCovariance())),
-        Method(
-            "Tent",
-            "gradient steps on the entropy of predictions (Wang et al., 2021)",
-            adapting(tent, scales_and_shifts),
-        ),
-    ]
-)
+METHODS = {name: Method(name, about, prepare) for name, about, prepare in _METHODS}
 """Every method by its name."""

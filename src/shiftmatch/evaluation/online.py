@@ -1,17 +1,19 @@
 """References that learn while they predict: a running average of BatchNorm statistics, and Tent."""
 
 import copy
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from shiftmatch.errors import InputError
+from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import batch_mean_and_var, has_source_statistics
 
-Begin: TypeAlias = Callable[[nn.Module], Callable[[Tensor], Tensor]]
+Setup: TypeAlias = Callable[[nn.Module], Callable[[Tensor], Tensor]]
 """From a copy of a network to a function that may change it with every batch."""
 
 MOMENTUM = 0.1
@@ -20,27 +22,43 @@ MOMENTUM = 0.1
 TENT_LEARNING_RATE = 1e-3
 
 
-class Adapting(nn.Module):
+class OnlineModel(nn.Module):
     """A network that changes with what it sees. `reset` makes it forget; the network given stays as it was."""
 
-    def __init__(self, model: nn.Module, begin: Begin) -> None:
+    def __init__(self, model: nn.Module, setup: Setup) -> None:
         super().__init__()
-        self.model, self.begin = model, begin
-        self._now: Callable[[Tensor], Tensor] | None = None
+        self.model, self.setup = model, setup
+        self._predict: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """What the network says of a batch, after all that it has seen since the last reset."""
-        if self._now is None:
-            self._now = self.begin(copy.deepcopy(self.model).eval())
-        return self._now(x)
+        if self._predict is None:
+            self._predict = self.setup(copy.deepcopy(self.model).eval())
+        return self._predict(x)
 
     def reset(self) -> None:
         """Forget everything seen so far."""
-        self._now = None
+        self._predict = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what has been seen, so that each process that it is sent to begins anew."""
-        return self.__dict__ | {"_now": None}
+        return self.__dict__ | {"_predict": None}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EpisodicAverage:
+    """The average of networks that change with what they see; `reset` makes them forget."""
+
+    members: Sequence[OnlineModel]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return average(self.members)(images)
+
+    def reset(self) -> None:
+        """Begin a new episode."""
+        for member in self.members:
+            member.reset()
 
 
 def running_batchnorm(network: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -89,6 +107,15 @@ def tent(network: nn.Module) -> Callable[[Tensor], Tensor]:
         return logits.detach()
 
     return predict_and_learn
+
+
+def check_batchnorm(network: nn.Module) -> None:
+    """Refuse a network without BatchNorm."""
+    if not any(map(has_source_statistics, network.modules())):
+        raise InputError(
+            f"{type(network).__name__} has no BatchNorm layer with running statistics, which this method changes. "
+            "Leave it out; 'batchnorm' and 'ShiftMatch' take every network."
+        )
 
 
 def scales_and_shifts(network: nn.Module) -> list[nn.Parameter]:

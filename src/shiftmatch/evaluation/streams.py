@@ -88,9 +88,6 @@ def batches(
     return Stream(suite, torch.from_numpy(index), tuple(cells), batch_size)
 
 
-stream = batches  # the name of before
-
-
 def parse(name: str) -> tuple[str, float]:
     """The kind of a stream and its number.
 

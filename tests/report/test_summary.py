@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 from made_scores import everything, table
 
 from shiftmatch.report.grid import Cell, grid_of
-from shiftmatch.report.summary import PairedComparison, compare, find
+from shiftmatch.report.markdown import markdown_of
+from shiftmatch.report.summary import PairedComparison, compare, find, method_in
 
 PLAIN = {"clean": 0.915, "fog": 0.5, "snow": 0.75}
 
@@ -71,3 +72,11 @@ def test_losses_are_the_cells_whose_shown_value_is_lower(pairs: list[tuple[float
     gains = [change.gain for change in found.gains().values()]
     assert gains == sorted(gains, reverse=True)
     assert gains == pytest.approx(sorted(((new - old) / 100 for old, new in shown.values()), reverse=True))
+
+
+def test_the_short_name_is_the_first_method_that_begins_with_it() -> None:
+    long = table({"plain": {"fog": 0.5}, "ShiftMatch: spectrum": {"fog": 0.6}, "ShiftMatch (paper)": {"fog": 0.7}})
+    assert "ShiftMatch: spectrum" in markdown_of(long, title="t", baseline="plain", method="ShiftMatch").splitlines()[2]
+    both = ["ShiftMatch: spectrum", "ShiftMatch"]
+    assert method_in(both, "ShiftMatch") == "ShiftMatch"
+    assert method_in(["plain", "ShiftMatching"], "ShiftMatch") == "ShiftMatch"

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report import figures
 from shiftmatch.report.series import layer_shifts, reliability
-from shiftmatch.report.summary import BASELINE, METHOD, Finding, find
+from shiftmatch.report.summary import BASELINE, METHOD, Finding, find, method_in
 from shiftmatch.utils.files import atomic_path
 
 Draw = Callable[[], Figure]
@@ -94,6 +94,7 @@ def figures_of_data(scores: Scores, baseline: str, method: str) -> dict[str, Dra
 
 
 def _figures(scores: Scores, baseline: str, method: str) -> Iterator[tuple[str, Figure]]:
+    method = method_in(scores.values("method"), method)
     for finding in find(scores, baseline, method):
         grid = finding.grid
         for kind, draw in figures_of(finding, scores.where(data=grid.data), baseline, method).items():

@@ -19,7 +19,7 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.grid import CLEAN_CELL, Cell, Grid, grid_of
 from shiftmatch.report.measures import Estimate, readable
 from shiftmatch.report.series import MEAN_SHIFT, Bin, calibration_gap, layer_shifts, reliability
-from shiftmatch.report.summary import BASELINE, METHOD, compare
+from shiftmatch.report.summary import BASELINE, METHOD, compare, method_in
 from shiftmatch.report.tables import Block, blocks
 
 COLOURS = ("#6b727d", "#0072b2", "#d55e00", "#00835f", "#b3568a", "#b07c00", "#3f8fbf", "#7a4fb5")
@@ -109,6 +109,7 @@ def mean_bars(scores: Scores, *, metric: str = "accuracy", method: str = METHOD)
 @mpl.rc_context(STYLE)
 def gain_bars(scores: Scores, *, metric: str = "accuracy", baseline: str = BASELINE, method: str = METHOD) -> Figure:
     """How much better the method is than the baseline under each corruption; losses point to the left."""
+    method = method_in(scores.values("method"), method)
     found = compare(_grid(scores, metric), baseline, method)
     if found is None:
         raise InputError(

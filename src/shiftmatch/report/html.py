@@ -18,7 +18,7 @@ from shiftmatch.report.grid import CLEAN, Change, Grid, group_of
 from shiftmatch.report.measures import Measure, readable, show_p
 from shiftmatch.report.sentences import headline, interval_note, losses, method_lines, scope, sentences
 from shiftmatch.report.sources import PICTURE, made_here, protocol
-from shiftmatch.report.summary import BASELINE, METHOD, Finding, PairedComparison, find, first_comparison
+from shiftmatch.report.summary import BASELINE, METHOD, Finding, PairedComparison, find, first_comparison, method_in
 from shiftmatch.report.tables import Block, Row, blocks
 from shiftmatch.utils.files import atomic_path
 
@@ -46,6 +46,7 @@ def write_html(
 
 def page_of(scores: Scores, *, title: str, pictures: Sequence[Path], baseline: str, method: str) -> str:
     """The page as text; the same scores give the same text."""
+    method = method_in(scores.values("method"), method)
     findings = find(scores, baseline, method)
     parts = {data: scores.where(data=data) for data in scores.values("data")}
     views = [

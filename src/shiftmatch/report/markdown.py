@@ -8,7 +8,7 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.measures import Measure, readable
 from shiftmatch.report.sentences import headline, interval_note, losses, method_lines, sentences
 from shiftmatch.report.sources import made_here, protocol
-from shiftmatch.report.summary import BASELINE, METHOD, Finding, find, first_comparison
+from shiftmatch.report.summary import BASELINE, METHOD, Finding, find, first_comparison, method_in
 from shiftmatch.report.tables import MEAN, Block, blocks
 from shiftmatch.utils.files import atomic_path
 
@@ -28,7 +28,7 @@ def write_markdown(
 
 def markdown_of(scores: Scores, *, title: str, baseline: str, method: str) -> str:
     """The report as Markdown text."""
-    findings = find(scores, baseline, method)
+    findings = find(scores, baseline, method_in(scores.values("method"), method))
     found = first_comparison(findings)
     parts = [f"# {literal(title)}", literal(f"{headline(found, made_here(scores))}.")]
     parts += [part for finding in findings for part in _section(finding, baseline)]

@@ -97,6 +97,16 @@ def find(scores: Scores, baseline: str = BASELINE, method: str = METHOD) -> Sequ
     return found
 
 
+def method_in(methods: Sequence[str], name: str) -> str:
+    """The name itself; if no method has it, the first whose name begins with it: ShiftMatch is ShiftMatch: spectrum.
+
+    >>> method_in(["plain", "ShiftMatch: spectrum", "ShiftMatch (paper)"], "ShiftMatch")
+    'ShiftMatch: spectrum'
+    """
+    begin = (known for known in methods if known.startswith((f"{name}:", f"{name} (")))
+    return name if name in methods else next(begin, name)
+
+
 def compare(grid: Grid, baseline: str, method: str) -> PairedComparison | None:
     """The method against the baseline; None if they share no cell, or if no value of the metric is the better one."""
     cells = [cell for cell, found in grid.cells.items() if baseline in found and method in found]

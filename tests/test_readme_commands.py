@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import sys
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_world(tmp_path / "data")
     real = (DATA / "cifar-10-batches-bin").is_dir()
     monkeypatch.setenv("SHIFTMATCH_DATA", str(DATA if real else tmp_path / "data"))
+    if find_spec("paper.registry"):
+        monkeypatch.setattr("paper.registry.SIZES", ("tiny",))
     monkeypatch.setenv("HOME", str(tmp_path))  # nothing is written into anybody's home
     return tmp_path
 

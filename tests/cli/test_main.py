@@ -117,6 +117,14 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "free some space" in result.stderr
 
 
+def test_the_paper_is_reproduced_in_a_clone_only(tmp_path: Path) -> None:
+    run = [sys.executable, "-c", "from shiftmatch.cli import main; main()", "reproduce", "list"]
+    environment = {**os.environ, "PYTHONPATH": str(Path("src").resolve())}
+    result = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "Run this in a clone of the repository" in result.stderr.replace("\n", " ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_says_how_to_go_on_and_workers_are_silent(tmp_path: Path, workers: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from shiftmatch.cli.options import AsJson
-from shiftmatch.cli.output import say, writing
+from shiftmatch.cli.output import say, show, writing
 from shiftmatch.utils.files import atomic_path
 
 
@@ -27,8 +27,6 @@ def demo(
 
     Example: shiftmatch demo --out demo.html
     """
-    from rich.console import Console
-
     from shiftmatch.demo.mnist import MnistDemo
     from shiftmatch.report.terminal import open_in_browser
 
@@ -38,7 +36,7 @@ def demo(
         return
     with writing(out):
         findings = MnistDemo(images=images, draws=draws, seed=seed).run()
-        Console().print(findings.table())
+        show(findings.table())
         with atomic_path(out) as path:
             path.write_text(findings.page(), encoding="utf-8")
     opened = open_page and open_in_browser(out)

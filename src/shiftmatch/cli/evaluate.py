@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftmatch.cli.options import AsJson, Device, Draws, Mean, Network, RandomWeights, Std, Weights
-from shiftmatch.cli.output import complain, say, writing
+from shiftmatch.cli.output import complain, say, show, writing
 
 if TYPE_CHECKING:
     from shiftmatch.evaluation.scores import Scores
@@ -131,20 +131,17 @@ def evaluate(
 
 
 def _show(scores: "Scores") -> None:
-    from rich.console import Console
-
     from shiftmatch.report.terminal import losses, means_table
 
-    console = Console()
     for metric in scores.values("metric"):
         if "/" not in metric:
-            console.print(means_table(scores, metric))
+            show(means_table(scores, metric))
     lost = losses(scores)
     for method, corruption, severity, points in lost[:MAX_SHOWN]:
         level = "" if severity is None else f" {severity}"
-        console.print(f"[yellow]{method} loses {points:.1f} points against plain on {corruption}{level}[/]")
+        show(f"[yellow]{method} loses {points:.1f} points against plain on {corruption}{level}[/]")
     if len(lost) > MAX_SHOWN:
-        console.print(f"… and in {len(lost) - MAX_SHOWN} other cells, by less.")
+        show(f"… and in {len(lost) - MAX_SHOWN} other cells, by less.")
 
 
 def _check_clean(scores: "Scores", *, classes: int) -> None:

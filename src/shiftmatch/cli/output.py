@@ -26,12 +26,25 @@ OPTIONS = ("prior_images", "prior", "batch_size", "size", "device", "workers", "
 
 def say(text: str) -> None:
     """What was done; nothing with --quiet."""
-    if not os.environ.get("SHIFTMATCH_QUIET"):
+    if not is_quiet():
         typer.echo(text)
 
 
+def show(table: Any) -> None:
+    """A table, or a sentence with rich's markup; nothing with --quiet."""
+    if not is_quiet():
+        Console().print(table)
+
+
+def is_quiet() -> bool:
+    """Whether only errors and warnings are wanted."""
+    return bool(os.environ.get("SHIFTMATCH_QUIET"))
+
+
 def complain(text: object, *, kind: str = "error") -> None:
-    """An error or a warning, on standard error, in the words of the command line."""
+    """An error, a warning or a note, on standard error, in the words of the command line."""
+    if kind == "note" and is_quiet():
+        return
     style = "red" if kind == "error" else "yellow"
     Console(stderr=True, soft_wrap=True).print(f"{kind}: {in_options(str(text))}", style=style, markup=False)
 

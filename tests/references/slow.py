@@ -65,18 +65,25 @@ def dct(side: int) -> Array:
     return matrix
 
 
+def mixed(mean: Array, variance: Array, train_mean: Array, train_variance: Array, weight: float) -> Array:
+    """The variance of a mixture: the part `weight` of it is training data."""
+    between = weight * (1 - weight) * (mean - train_mean) ** 2
+    return np.asarray((1 - weight) * variance + weight * train_variance + between)
+
+
 def spectrum(test: Array, train: Array, prior_moments: float, prior_shape: float, *, floor: float = 1e-4) -> Array:
     """Images (n, c, h, w), channel by channel: channel moments first, then the variance of every DCT coefficient."""
     out, rows, cols = np.empty_like(test), dct(test.shape[2]), dct(test.shape[3])
     for c in range(test.shape[1]):
         weight = 1.0 if np.isinf(prior_moments) else prior_moments / (prior_moments + len(test))
         mean = (1 - weight) * test[:, c].mean() + weight * train[:, c].mean()
-        variance = (1 - weight) * test[:, c].var() + weight * train[:, c].var()
+        variance = mixed(test[:, c].mean(), test[:, c].var(), train[:, c].mean(), train[:, c].var(), weight)
         moved = (test[:, c] - mean) * np.sqrt(train[:, c].var() / variance) + train[:, c].mean()
         z, z_train = (np.stack([rows @ image @ cols.T for image in x]) for x in (moved, train[:, c]))
+        means = 1.0 if np.isinf(prior_shape) else 4 * prior_shape / (4 * prior_shape + len(test))
         weight = 1.0 if np.isinf(prior_shape) else prior_shape / (prior_shape + len(test))
-        mean = (1 - weight) * z.mean(0) + weight * z_train.mean(0)
-        variance = (1 - weight) * z.var(0) + weight * z_train.var(0)
+        mean = (1 - means) * z.mean(0) + means * z_train.mean(0)
+        variance = mixed(z.mean(0), z.var(0), z_train.mean(0), z_train.var(0), weight)
         least = floor * z_train.var(0).mean()
         z = np.sqrt((z_train.var(0) + least) / (variance + least)) * (z - mean) + z_train.mean(0)
         out[:, c] = np.stack([rows.T @ image @ cols for image in z])

@@ -18,6 +18,12 @@ from shiftmatch.core.views import NOT_FINITE, Target, View, check_finite, chunks
 from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features
 
+KEPT_BYTES = 8 << 20
+"""Coefficients of smaller batches are kept between measuring and moving; larger ones are cheaper to compute again."""
+
+MEAN_PRIOR_RATIO = 4
+"""The training means of frequencies count for so many times the images of the shape: few images tell little of them."""
+
 _RESIZING = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
@@ -93,7 +99,8 @@ class Spectrum:
         z₁ = a z + b                                   moves the channel's mean and variance
         z' = √((v° + ε) / (v₁ + ε)) (z₁ − m₁) + m°     moves the shape of its spectrum
 
-    The training data counts for `Prior.moments` images in the first step and for `Prior.shape` in the second.
+    The training data counts for `Prior.moments` images in the first step and for `Prior.shape` in the second: m and v
+    are then those of a mixture of the batch and so many training images.
     `basis` is "dct" or "dft"; `floor` keeps frequencies without variance from being amplified. Features without space
     have no shape: they are matched in mean and variance.
 
@@ -106,7 +113,7 @@ class Spectrum:
 
     basis: str = "dct"
     floor: float = 1e-4
-    prior: ClassVar[Prior] = Prior(16.0, 256.0)
+    prior: ClassVar[Prior] = Prior(16.0, 300.0)
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
@@ -167,9 +174,11 @@ class Spectrum:
         shrinkage = shrinkage_for(prior.moments, test.images)
         stays, a, b = _channel_map(*channel, target["channel_mean"], target["channel_variance"], shrinkage)
         b = b * target["unit"]
-        shrinkage = shrinkage_for(prior.shape, test.images)
-        mean = _shrink(a * test.mean + b, target["mean"], shrinkage)
-        variance = _shrink(a * a * test.variance, target["variance"], shrinkage)
+        moved, means = a * test.mean + b, shrinkage_for(MEAN_PRIOR_RATIO * prior.shape, test.images)
+        mean = _shrink(moved, target["mean"], means)
+        variance = _mixed_variance(
+            moved, a * a * test.variance, target["mean"], target["variance"], shrinkage_for(prior.shape, test.images)
+        )
         floor = target["floor"] + torch.finfo(variance.dtype).tiny
         gain = torch.where(stays, 1.0, torch.sqrt((target["variance"] + floor) / (variance + floor)))
         return GainAndOffset(gain * a, torch.where(stays, 0.0, gain * (b - mean) + target["mean"]))
@@ -203,10 +212,39 @@ Elementwise: TypeAlias = ChannelMoments | Spectrum
 
 
 def _transport(structure: Elementwise, x: Features, target: Target, prior: Prior, images: int) -> Features:
-    z = structure.coefficients(x, target)
-    test = structure.summarise(z, images)
+    """Transform, measure, move, transform back: in one piece where gradients or a compiler look on, else in chunks."""
+    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and x.requires_grad):
+        z = structure.coefficients(x, target)
+        affine = _affine(structure, structure.summarise(z, images), target, prior)
+        return structure.features(apply(z, affine), target, x.shape[2:]).to(x.dtype)
+    parts = list(chunks(x))
+    kept = [structure.coefficients(part, target) for part in parts] if x.nbytes <= KEPT_BYTES else None
+    measured = [structure.summarise(z, len(z)) for z in kept or (structure.coefficients(x, target) for x in parts)]
+    affine = _affine(structure, reduce(merge, measured)._replace(images=images), target, prior)
+
+    def moved(index: int) -> Features:
+        z = kept[index] if kept else structure.coefficients(parts[index], target)
+        own_memory = z is not parts[index]
+        return structure.features(apply(z, affine, in_place=own_memory), target, x.shape[2:])
+
+    if len(parts) == 1:
+        return moved(0).to(x.dtype)
+    out = torch.empty_like(x)
+    for index, place in enumerate(out.split([len(part) for part in parts])):
+        place.copy_(moved(index))
+    return out
+
+
+def _affine(structure: Elementwise, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
     check_batch(test)
-    return structure.features(apply(z, structure.gain_and_offset(test, target, prior)), target, x.shape[2:]).to(x.dtype)
+    return structure.gain_and_offset(test, target, prior)
+
+
+def merge(a: BatchMoments, b: BatchMoments) -> BatchMoments:
+    """The moments of two batches as one."""
+    share, delta = b.images / (a.images + b.images), b.mean - a.mean
+    variance = a.variance + share * (b.variance - a.variance) + share * (1 - share) * _square(delta)
+    return BatchMoments(a.mean + share * delta, variance, a.images + b.images)
 
 
 def check_batch(test: BatchMoments) -> None:
@@ -215,11 +253,13 @@ def check_batch(test: BatchMoments) -> None:
         raise NonFiniteError(NOT_FINITE)
 
 
-def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
+def apply(z: Coefficients, affine: GainAndOffset, *, in_place: bool = False) -> Coefficients:
     """Z' = gain · z + offset in every coefficient."""
     shape = z.shape[1:] if affine.gain.shape[1] > 1 else (-1, *[1] * (z.ndim - 2))
     gain, offset = affine.gain.reshape(shape).to(z.real.dtype), affine.offset.reshape(shape).to(z.dtype)
-    return gain * z + offset
+    if z.is_complex():
+        return gain * z + offset
+    return torch.addcmul(offset, gain, z, out=z) if in_place else torch.addcmul(offset, gain, z)
 
 
 def _channel_moments(mean: Tensor, variance: Tensor, target: Target) -> tuple[Tensor, Tensor]:
@@ -235,7 +275,8 @@ def _channel_map(
 ) -> tuple[Bool[Tensor, "c 1"], Tensor, Tensor]:
     """Which channels are constant and stay as they are, and the a and b of x' = a x + b that moves all others."""
     stays = _either_constant(mean, variance, to_mean, to_variance)
-    a = torch.sqrt(to_variance / torch.where(stays, 1.0, _shrink(variance, to_variance, shrinkage)))
+    mixed = _mixed_variance(mean, variance, to_mean, to_variance, shrinkage)
+    a = torch.sqrt(to_variance / torch.where(stays, 1.0, mixed))
     b = to_mean - a * _shrink(mean, to_mean, shrinkage)
     return stays, torch.where(stays, 1.0, a), torch.where(stays, 0.0, b)
 
@@ -247,6 +288,13 @@ def _either_constant(mean: Tensor, variance: Tensor, to_mean: Tensor, to_varianc
 
 def _shrink(ours: Tensor, theirs: Tensor, shrinkage: float | Tensor) -> Tensor:
     return theirs if isinstance(shrinkage, float) and shrinkage == 1 else ours + shrinkage * (theirs - ours)
+
+
+def _mixed_variance(mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, weight: float) -> Tensor:
+    """The variance of a mixture of the batch and the training data, the latter with that weight."""
+    if weight in (0, 1):
+        return to_variance if weight else variance
+    return _shrink(variance, to_variance, weight) + weight * (1 - weight) * _square(mean - to_mean)
 
 
 def _square(z: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from shiftmatch.shapes import Features
 MAX_BYTES = 4 * 2**30
 """Covariances of one view that take more memory than this are refused rather than tried."""
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 2 << 20
 """Images are handled in chunks of about this size, which stay in the processor's caches."""
 
 NOT_FINITE = "the features hold NaN or infinite values, so nothing can be measured; look at the input."
@@ -149,7 +149,7 @@ def chunks(x: Features) -> Iterator[Features]:
     """Some images at a time: all of them where there is no cache to mind.
 
     >>> [len(chunk) for chunk in chunks(torch.zeros(1000, 2, 32, 32))]
-    [500, 500]
+    [250, 250, 250, 250]
     """
     count = -(-x.nbytes // CHUNK_BYTES) if x.device.type == "cpu" else 1
     return iter(x.tensor_split(max(1, min(count, len(x)))))

@@ -1,0 +1,114 @@
+"""A matched network and the plain one, called from several threads at once."""
+
+import random
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from networks import FusedNet, InPlaceNet, RawNet, SharedNet
+from randomness import maps
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import shiftmatch as sm
+
+THREADS, CALLS = 8, 200
+
+
+def matched(build: Callable[[], nn.Module], **settings: Any) -> tuple[nn.Module, sm.MatchedModel, Tensor]:
+    torch.manual_seed(0)
+    net = build().eval()
+    x = maps(24, 3, 2, 2).float() if build is RawNet else maps(24, 3, 8, 8).float()
+    return net, sm.match(net, sm.fit(net, x, progress=False, **settings), prior_images=16), x
+
+
+def called_at_once(calls: list[Callable[[], Tensor]], each: int = CALLS) -> list[Tensor]:
+    with ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        return list(pool.map(lambda call: call(), calls * (THREADS * each // len(calls))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("build", "batchnorm", "calls_each"),
+    [(InPlaceNet, "eval", CALLS), (SharedNet, "eval", 40), (FusedNet, "batch", 40), (RawNet, "eval", 40)],
+)
+def test_threads_get_what_serial_calls_get(build: Callable[[], nn.Module], batchnorm: str, calls_each: int) -> None:
+    net, robust, x = matched(build, batchnorm=batchnorm)
+    with torch.no_grad():
+        batches = [x, 2 * x, x[:20] - 1, -x]
+        calls = [lambda b=b: robust(b) for b in batches] + [lambda b=b: net(b) for b in batches]
+        expected = [call() for call in calls]
+        found = called_at_once(calls, calls_each)
+        assert all(torch.equal(one, expected[i % len(calls)]) for i, one in enumerate(found))
+
+
+@pytest.mark.slow
+def test_two_matched_networks_over_one_do_not_disturb_each_other_or_it() -> None:
+    net, first, x = matched(InPlaceNet)
+    second = sm.match(net, sm.fit(net, 3 * x + 1, covariance=sm.ChannelMoments, progress=False), prior_images=2)
+    adapted = sm.adapt_batchnorm(net)
+    with torch.no_grad():
+        calls = [lambda m=m: m(2 * x) for m in (first, second, adapted, net)]
+        expected = [call() for call in calls]
+        assert all(torch.equal(one, expected[i % 4]) for i, one in enumerate(called_at_once(calls)))
+
+
+def test_data_parallel_is_an_ordinary_wrapper() -> None:
+    _, robust, x = matched(InPlaceNet)
+    assert_close(nn.DataParallel(robust)(x), robust(x))
+
+
+@pytest.mark.filterwarnings("ignore:TF32")
+def test_a_flag_that_a_forward_pass_switches_comes_back() -> None:
+    class Switching(InPlaceNet):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.backends.mkldnn.flags(enabled=False):
+                return super().forward(x)
+
+    _, robust, x = matched(Switching)
+    before = torch.backends.mkldnn.enabled
+    robust(x.repeat(20, 1, 1, 1))
+    assert torch.backends.mkldnn.enabled == before
+
+
+@pytest.mark.parametrize("build", [RawNet, InPlaceNet])
+def test_an_interrupt_at_any_moment_leaves_nothing_behind(build: Callable[[], nn.Module]) -> None:
+    net, robust, x = matched(build)
+    statistics = robust.statistics
+    before = _state(net)
+    tasks = [
+        lambda: sm.fit(net, x, progress=False),
+        lambda: robust(2 * x),
+        lambda: sm.match(net, statistics)(x),
+        lambda: sm.sites(net, x),
+    ]
+    moments, interrupted = random.Random(0), 0
+    for attempt in range(52):
+        signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0005, 0.02))
+        previous = signal.signal(signal.SIGALRM, _interrupt)
+        try:
+            for _ in range(50):
+                tasks[attempt % len(tasks)]()
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+        assert _state(net) == before
+    assert interrupted >= 50
+    with torch.no_grad():
+        assert_close(robust(x), sm.match(net, statistics, prior_images=16)(x))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _state(net: nn.Module) -> tuple[object, ...]:
+    modules = [
+        (m.training, len(m._forward_hooks), len(m._forward_pre_hooks), "forward" in vars(m)) for m in net.modules()
+    ]
+    return torch._C._len_torch_function_stack(), torch.backends.mkldnn.enabled, torch.is_grad_enabled(), modules

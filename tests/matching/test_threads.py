@@ -4,6 +4,7 @@ import random
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def matched(build: Callable[[], nn.Module], **settings: Any) -> tuple[nn.Module,
     return net, sm.match(net, sm.fit(net, x, progress=False, **settings), prior_images=16), x
 
 
-def called_at_once(calls: list[Callable[[], Tensor]], each: int = CALLS) -> list[Tensor]:
+def called_at_once(calls: list[partial[Tensor]], each: int = CALLS) -> list[Tensor]:
     with ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         return list(pool.map(lambda call: call(), calls * (THREADS * each // len(calls))))
 
@@ -39,7 +40,7 @@ def test_threads_get_what_serial_calls_get(build: Callable[[], nn.Module], batch
     net, robust, x = matched(build, batchnorm=batchnorm)
     with torch.no_grad():
         batches = [x, 2 * x, x[:20] - 1, -x]
-        calls = [lambda b=b: robust(b) for b in batches] + [lambda b=b: net(b) for b in batches]
+        calls = [partial(model, batch) for model in (robust, net) for batch in batches]
         expected = [call() for call in calls]
         found = called_at_once(calls, calls_each)
         assert all(torch.equal(one, expected[i % len(calls)]) for i, one in enumerate(found))
@@ -51,7 +52,7 @@ def test_two_matched_networks_over_one_do_not_disturb_each_other_or_it() -> None
     second = sm.match(net, sm.fit(net, 3 * x + 1, covariance=sm.ChannelMoments, progress=False), prior_images=2)
     adapted = sm.adapt_batchnorm(net)
     with torch.no_grad():
-        calls = [lambda m=m: m(2 * x) for m in (first, second, adapted, net)]
+        calls = [partial(model, 2 * x) for model in (first, second, adapted, net)]
         expected = [call() for call in calls]
         assert all(torch.equal(one, expected[i % 4]) for i, one in enumerate(called_at_once(calls)))
 
@@ -79,9 +80,9 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(build: Callable[[], nn
     net, robust, x = matched(build)
     statistics = robust.statistics
     before = _state(net)
-    tasks = [
+    tasks: list[Callable[[], object]] = [
         lambda: sm.fit(net, x, progress=False),
-        lambda: robust(2 * x),
+        partial(robust, 2 * x),
         lambda: sm.match(net, statistics)(x),
         lambda: sm.sites(net, x),
     ]

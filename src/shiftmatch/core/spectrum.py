@@ -290,9 +290,11 @@ def _shrink(ours: Tensor, theirs: Tensor, shrinkage: float | Tensor) -> Tensor:
     return theirs if isinstance(shrinkage, float) and shrinkage == 1 else ours + shrinkage * (theirs - ours)
 
 
-def _mixed_variance(mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, weight: float) -> Tensor:
+def _mixed_variance(
+    mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, weight: float | Tensor
+) -> Tensor:
     """The variance of a mixture of the batch and the training data, the latter with that weight."""
-    if weight in (0, 1):
+    if isinstance(weight, float) and weight in (0, 1):
         return to_variance if weight else variance
     return _shrink(variance, to_variance, weight) + weight * (1 - weight) * _square(mean - to_mean)
 

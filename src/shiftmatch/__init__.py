@@ -37,6 +37,7 @@ from shiftmatch.matching.presets import Preset, paper
 from shiftmatch.matching.selection import sites
 from shiftmatch.matching.site import Layout, Site, Sites
 from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.stream import StreamModel, stream
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import sample
 
@@ -70,6 +71,7 @@ __all__ = [
     "SpatialKronecker",
     "Spectrum",
     "Statistics",
+    "StreamModel",
     "View",
     "ViewCovariance",
     "adapt_batchnorm",
@@ -94,6 +96,7 @@ __all__ = [
     "sample",
     "samplers",
     "sites",
+    "stream",
     "streams",
     "suites",
 ]

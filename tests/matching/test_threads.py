@@ -75,6 +75,7 @@ def test_a_flag_that_a_forward_pass_switches_comes_back() -> None:
     assert torch.backends.mkldnn.enabled == before
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt inside a callback
 @pytest.mark.parametrize("build", [RawNet, InPlaceNet])
 def test_an_interrupt_at_any_moment_leaves_nothing_behind(build: Callable[[], nn.Module]) -> None:
     net, robust, x = matched(build)
@@ -87,7 +88,9 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(build: Callable[[], nn
         lambda: sm.sites(net, x),
     ]
     moments, interrupted = random.Random(0), 0
-    for attempt in range(52):
+    for attempt in range(100):
+        if interrupted == 50:
+            break
         signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0005, 0.02))
         previous = signal.signal(signal.SIGALRM, _interrupt)
         try:
@@ -99,7 +102,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(build: Callable[[], nn
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, previous)
         assert _state(net) == before
-    assert interrupted >= 50
+    assert interrupted == 50
     with torch.no_grad():
         assert_close(robust(x), sm.match(net, statistics, prior_images=16)(x))
 

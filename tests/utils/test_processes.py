@@ -20,6 +20,16 @@ with mapping(2) as run:
     list(results)
 """
 
+STARTED = """
+import multiprocessing, time
+from shiftmatch.utils.parallel import mapping
+with mapping(2) as run:
+    list(run(abs, range(8)))  # they are up
+    results = run(time.sleep, [600, 600])
+    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+    list(results)
+"""
+
 
 def alive(pid: int) -> bool:
     try:
@@ -56,3 +66,18 @@ def test_what_cannot_be_sent_is_said_in_words() -> None:
 def test_there_is_at_least_one_worker() -> None:
     with pytest.raises(InputError, match="not 0"), mapping(0):
         pass
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_an_interrupt_ends_the_workers_and_is_told_once() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(shiftmatch.__file__).parents[1])}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", STARTED], env=environment, start_new_session=True, **pipes) as parent:  # type: ignore[call-overload]
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
+        _, said = parent.communicate(timeout=300)
+    assert parent.returncode
+    assert said.count(b"Traceback") == said.count(b"KeyboardInterrupt") == 1
+    assert not any(map(alive, workers))

@@ -6,42 +6,29 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftmatch.cli.options import (
-    AsJson,
-    BatchSize,
-    Data,
-    Device,
-    Draws,
-    Grey,
-    Mean,
-    Network,
-    RandomWeights,
-    Size,
-    Std,
-    Weights,
-)
+from shiftmatch.cli import options as o
 from shiftmatch.cli.output import PARTIAL, say, tell_problems, writing
 
 
 def fit(
-    network: Network,
-    data: Data,
+    network: o.Network,
+    data: o.Data,
     *,
     out: Annotated[Path, typer.Option(help="The statistics file to write.")],
-    weights: Weights = None,
-    random_weights: RandomWeights = False,
-    posterior: Draws = None,
+    weights: o.Weights = None,
+    random_weights: o.RandomWeights = False,
+    posterior: o.Draws = None,
     covariance: Annotated[
         str,
         typer.Option(help="Spectrum, SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelMoments or Dense."),
     ] = "Spectrum",
-    mean: Mean = None,
-    std: Std = None,
-    size: Size = None,
-    grey: Grey = None,
-    batch_size: BatchSize = 200,
-    device: Device = "cpu",
-    as_json: AsJson = False,
+    mean: o.Mean = None,
+    std: o.Std = None,
+    size: o.Size = None,
+    grey: o.Grey = None,
+    batch_size: o.BatchSize = 200,
+    device: o.Device = "cpu",
+    as_json: o.AsJson = False,
 ) -> None:
     """Measure the statistics of clean training images: one pass, no labels, no gradients.
 

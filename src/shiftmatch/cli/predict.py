@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftmatch.cli.options import (
-    AsJson,
-    BatchSize,
-    Data,
-    Device,
-    Draws,
-    Grey,
-    Mean,
-    Network,
-    RandomWeights,
-    Size,
-    Std,
-    Weights,
-)
+from shiftmatch.cli import options as o
 from shiftmatch.cli.output import PARTIAL, complain, say, tell_problems, writing
 
 if TYPE_CHECKING:
@@ -33,26 +20,26 @@ Row = tuple[str, str, str]
 
 
 def predict(
-    network: Network,
-    data: Data,
+    network: o.Network,
+    data: o.Data,
     *,
     out: Annotated[Path, typer.Option(help="The CSV file to write.")],
     statistics: Annotated[
         Path | None, typer.Option(help="From `shiftmatch fit`; without them the network predicts as it is.")
     ] = None,
-    weights: Weights = None,
-    random_weights: RandomWeights = False,
-    posterior: Draws = None,
+    weights: o.Weights = None,
+    random_weights: o.RandomWeights = False,
+    posterior: o.Draws = None,
     prior_images: Annotated[
         float | None, typer.Option(min=0, help="So many images the training statistics count for; helps small batches.")
     ] = None,
-    mean: Mean = None,
-    std: Std = None,
-    size: Size = None,
-    grey: Grey = None,
-    batch_size: BatchSize = 500,
-    device: Device = "cpu",
-    as_json: AsJson = False,
+    mean: o.Mean = None,
+    std: o.Std = None,
+    size: o.Size = None,
+    grey: o.Grey = None,
+    batch_size: o.BatchSize = 500,
+    device: o.Device = "cpu",
+    as_json: o.AsJson = False,
 ) -> None:
     """Write image, label, probability, entropy and problem to a CSV file, one row per image.
 

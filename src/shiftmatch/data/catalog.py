@@ -80,50 +80,59 @@ def _zenodo(record: int) -> tuple[str, ...]:
     return (f"https://zenodo.org/records/{record}/files", f"https://zenodo.org/record/{record}/files")
 
 
+def _digits_format(title: str, page: str, folder: str, mirrors: tuple[str, ...], *md5: tuple[str, str]) -> Published:
+    """A set in MNIST's four files; of each the checksums, packed and unpacked."""
+    files = dict(zip((file for split in _IDX.values() for file in split), md5, strict=True))
+    return Published(
+        title,
+        page,
+        folder,
+        read_idx,
+        _IDX,
+        tuple(
+            Download(f"{file}.gz", f"md5:{packed}", mirrors, folder)
+            for file, (packed, _) in zip(files, md5, strict=True)
+        ),
+        {file: f"md5:{unpacked}" for file, (_, unpacked) in zip(files, md5, strict=True)},
+    )
+
+
+def _new_test_set(version: str, title: str, *sha256: str) -> Published:
+    """CIFAR-10.1: an array of images and one of labels, with their checksums."""
+    files = (f"cifar10.1_{version}_data.npy", f"cifar10.1_{version}_labels.npy")
+    return Published(
+        f"CIFAR-10.1 {version}: {title}",
+        "https://github.com/modestyachts/CIFAR-10.1",
+        "cifar-10.1",
+        read_arrays,
+        {"test": files},
+        tuple(
+            Download(file, f"sha256:{digest}", _CIFAR101, "cifar-10.1")
+            for file, digest in zip(files, sha256, strict=True)
+        ),
+    )
+
+
 CATALOG: Mapping[str, Published] = {
-    "mnist": Published(
-        title="MNIST: handwritten digits, 28 × 28 grey",
-        page="http://yann.lecun.com/exdb/mnist",
-        folder="mnist",
-        read=read_idx,
-        splits=_IDX,
-        downloads=tuple(
-            Download(f"{file}.gz", f"md5:{md5}", _MNIST, into="mnist")
-            for file, md5 in {
-                "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
-                "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
-                "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
-            }.items()
-        ),
-        checksums={
-            "train-images-idx3-ubyte": "md5:6bbc9ace898e44ae57da46a324031adb",
-            "train-labels-idx1-ubyte": "md5:a25bea736e30d166cdddb491f175f624",
-            "t10k-images-idx3-ubyte": "md5:2646ac647ad5339dbf082846283269ea",
-            "t10k-labels-idx1-ubyte": "md5:27ae3e4e09519cfbb04c329615203637",
-        },
+    "mnist": _digits_format(
+        "MNIST: handwritten digits, 28 × 28 grey",
+        "http://yann.lecun.com/exdb/mnist",
+        "mnist",
+        _MNIST,
+        ("f68b3c2dcbeaaa9fbdd348bbdeb94873", "6bbc9ace898e44ae57da46a324031adb"),
+        ("d53e105ee54ea40749a09fcbcd1e9432", "a25bea736e30d166cdddb491f175f624"),
+        ("9fb629c4189551a2d022fa330f9573f3", "2646ac647ad5339dbf082846283269ea"),
+        ("ec29112dd5afa0611ce80d1b7f02629c", "27ae3e4e09519cfbb04c329615203637"),
     ),
-    "fashion-mnist": Published(
-        title="Fashion-MNIST: clothing, 28 × 28 grey",
-        page="https://github.com/zalandoresearch/fashion-mnist",
-        folder="fashion-mnist",
-        read=read_idx,
-        splits=_IDX,
-        downloads=tuple(
-            Download(f"{file}.gz", f"md5:{md5}", _FASHION, into="fashion-mnist")
-            for file, md5 in {
-                "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
-                "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
-                "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
-            }.items()
-        ),
-        checksums={
-            "train-images-idx3-ubyte": "md5:f4a8712d7a061bf5bd6d2ca38dc4d50a",
-            "train-labels-idx1-ubyte": "md5:9018921c3c673c538a1fc5bad174d6f9",
-            "t10k-images-idx3-ubyte": "md5:8181f5470baa50b63fa0f6fddb340f0a",
-            "t10k-labels-idx1-ubyte": "md5:15d484375f8d13e6eb1aabb0c3f46965",
-        },
+    "fashion-mnist": _digits_format(
+        "Fashion-MNIST: clothing, 28 × 28 grey",
+        "https://github.com/zalandoresearch/fashion-mnist",
+        "fashion-mnist",
+        _FASHION,
+        ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", "f4a8712d7a061bf5bd6d2ca38dc4d50a"),
+        ("25c81989df183df01b3e8a0aad5dffbe", "9018921c3c673c538a1fc5bad174d6f9"),
+        ("bef4ecab320f06d8554ea6380940ec79", "8181f5470baa50b63fa0f6fddb340f0a"),
+        ("bb300cfdad3c16e7a12a480ee83cd310", "15d484375f8d13e6eb1aabb0c3f46965"),
     ),
     "mnist-c": Published(
         title="MNIST-C: 15 corruptions of the MNIST test set",
@@ -177,47 +186,17 @@ CATALOG: Mapping[str, Published] = {
             ),
         ),
     ),
-    "cifar10.1-v4": Published(
-        title="CIFAR-10.1 v4: 2,021 new test images for CIFAR-10",
-        page="https://github.com/modestyachts/CIFAR-10.1",
-        folder="cifar-10.1",
-        read=read_arrays,
-        splits={"test": ("cifar10.1_v4_data.npy", "cifar10.1_v4_labels.npy")},
-        downloads=(
-            Download(
-                "cifar10.1_v4_data.npy",
-                "sha256:5aaedc268df8f4cffca2ac0cf9e608ae1897a8cddb630c7a850a2ea8f6558e75",
-                _CIFAR101,
-                into="cifar-10.1",
-            ),
-            Download(
-                "cifar10.1_v4_labels.npy",
-                "sha256:1f9544300ded199539b6662364ce7fe6c2e1ea9f87408f06db4b1a6184cffb18",
-                _CIFAR101,
-                into="cifar-10.1",
-            ),
-        ),
+    "cifar10.1-v4": _new_test_set(
+        "v4",
+        "2,021 new test images for CIFAR-10",
+        "5aaedc268df8f4cffca2ac0cf9e608ae1897a8cddb630c7a850a2ea8f6558e75",
+        "1f9544300ded199539b6662364ce7fe6c2e1ea9f87408f06db4b1a6184cffb18",
     ),
-    "cifar10.1-v6": Published(
-        title="CIFAR-10.1 v6: 2,000 new test images for CIFAR-10, balanced",
-        page="https://github.com/modestyachts/CIFAR-10.1",
-        folder="cifar-10.1",
-        read=read_arrays,
-        splits={"test": ("cifar10.1_v6_data.npy", "cifar10.1_v6_labels.npy")},
-        downloads=(
-            Download(
-                "cifar10.1_v6_data.npy",
-                "sha256:2997188e5816f5bd545dc77771b6227828c28146049fcecf3fa10775474cacc6",
-                _CIFAR101,
-                into="cifar-10.1",
-            ),
-            Download(
-                "cifar10.1_v6_labels.npy",
-                "sha256:ae40beda001693674edc94d925ee8268cfe68905f8f9aff800c8dcdfcd6c9448",
-                _CIFAR101,
-                into="cifar-10.1",
-            ),
-        ),
+    "cifar10.1-v6": _new_test_set(
+        "v6",
+        "2,000 new test images for CIFAR-10, balanced",
+        "2997188e5816f5bd545dc77771b6227828c28146049fcecf3fa10775474cacc6",
+        "ae40beda001693674edc94d925ee8268cfe68905f8f9aff800c8dcdfcd6c9448",
     ),
     "svhn": Published(
         title="SVHN: house numbers, 32 × 32 colour",

@@ -75,7 +75,7 @@ def evaluate(
     import torch
 
     from shiftmatch.cli.loading import open_members
-    from shiftmatch.cli.preparing import check_runs, preparation
+    from shiftmatch.cli.preparing import check_runs, check_variance, preparation
     from shiftmatch.corruptions import PAPER
     from shiftmatch.evaluation import evaluate as evaluation
     from shiftmatch.evaluation.methods import METHODS, method_named, predictor
@@ -98,7 +98,9 @@ def evaluate(
         prepare = preparation(network, members[0], mean=mean, std=std)
         wanted = METHODS if methods == "all" else _words(methods)
         chosen_methods = [method_named(name, pixel_std=fmean(prepare.std)) for name in wanted]
-        check_runs(members[0], prepare(images.clean.images[torch.arange(min(16, len(images)))]).to(device))
+        some = prepare(images.clean.images[torch.arange(min(16, len(images)))]).to(device)
+        check_runs(members[0], some)
+        check_variance(members[0], some)
         batches = training_batches(images, prepare, train_images, path=train)
         predictors = {}
         for method in chosen_methods:

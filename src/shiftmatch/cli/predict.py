@@ -49,7 +49,7 @@ def predict(
     Example: shiftmatch predict nets.py:resnet photos/ --weights net.pt --statistics net.stats --out labels.csv
     """
     from shiftmatch.cli.loading import open_members, open_statistics
-    from shiftmatch.cli.preparing import check_moments, fitting, preparation
+    from shiftmatch.cli.preparing import fitting, preparation
     from shiftmatch.data.image_set import open_images
     from shiftmatch.matching.average import average
     from shiftmatch.matching.members import match_members
@@ -59,9 +59,7 @@ def predict(
         known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
         first = known[0] if known else None
         prepare = preparation(network, networks[0], first, mean=mean, std=std, size=size, grey=grey)
-        images, some = fitting(networks[0], open_images(data, prepare), device=device, clean=False)
-        if first is not None:
-            check_moments(first, some)
+        images, _ = fitting(networks[0], open_images(data, prepare), device=device, statistics=first)
         members = match_members(networks, known, prior_images=prior_images) if known else networks
         batches = images.batches(batch_size)
         # Names of classes are those of the training folder; what folders test images lie in says nothing.

@@ -16,8 +16,8 @@ from shiftmatch.models.preprocessing import channel_moments, variance_ratio
 
 MAX_RATIO = 2.5
 """Variances further from what a network was trained on mean other preprocessing, or a strong corruption."""
-MAX_STDS = 1.0
-"""And so does a mean that is further away."""
+MAX_INPUT_RATIO, MAX_INPUT_STDS = 4.0, 2.0
+"""The same for standard deviations and means of inputs, which corruptions change as well."""
 
 
 def preparation(
@@ -42,41 +42,47 @@ def preparation(
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     prepare = replace(base, **given)
     if known and prepare != known:
-        complain(f"the statistics were measured on images prepared otherwise: {known}, not {prepare}.", kind="warning")
+        old, new = known.as_dict(), prepare.as_dict()
+        changed = ", ".join(f"{name} {new[name]} instead of {old[name]}" for name in old if new[name] != old[name])
+        complain(f"the statistics were measured on images prepared otherwise: {changed}.", kind="warning")
     return prepare
 
 
 def fitting(
-    network: nn.Module, images: ImageSet, *, device: str = "cpu", clean: bool = True
+    network: nn.Module, images: ImageSet, *, device: str = "cpu", statistics: Statistics | None = None
 ) -> tuple[ImageSet, Tensor]:
     """The images with as many channels as the network takes, and some of its inputs.
 
-    They are tried, so that a wrong size is said in words before long work begins, and preprocessing that does not fit
-    the network's BatchNorm layers is warned about.
+    They are tried, so that a wrong size is said in words before long work begins. Inputs that are far from those of
+    the statistics, or without statistics from what the network's BatchNorm layers have seen, are warned about.
     """
     some = images.some().to(device)
     if some.shape[1] == 1 and isinstance(images.images, Tensor) and not _runs(network, some):
         colour = images.in_colour()
         if _runs(network, tried := colour.some().to(device)):
             images, some = colour, tried
-    check_runs(network, some, "Images can be cut with --size, and read as one channel with --grey.", clean=clean)
+    check_runs(network, some, "Images can be cut with --size, and read as one channel with --grey.")
+    check_variance(network, some) if statistics is None else check_moments(statistics, some)
     return images, some
 
 
-def check_runs(network: nn.Module, inputs: Tensor, advice: str = "", *, clean: bool = True) -> None:
-    """Try a few inputs, and say in words if the network does not take them or was trained on others."""
+def check_runs(network: nn.Module, inputs: Tensor, advice: str = "") -> None:
+    """Try a few inputs, and say in words if the network does not take them."""
     try:
         with torch.no_grad():
             network(inputs)
     except (RuntimeError, ValueError, TypeError) as error:
         shape = " × ".join(map(str, inputs.shape[1:]))
         raise InputError(f"The network does not take images of shape {shape}: {error}. {advice}".strip()) from error
+
+
+def check_variance(network: nn.Module, inputs: Tensor) -> None:
+    """Warn if the network was trained on inputs of another scale, as far as BatchNorm layers can tell."""
     ratio = variance_ratio(network, inputs)
-    if ratio and not 1 / MAX_RATIO < ratio < MAX_RATIO:
-        corrupted = "" if clean else "the images are strongly corrupted, or "
+    if ratio is not None and not 1 / MAX_RATIO < ratio < MAX_RATIO:
         complain(
             f"behind the first layer the variance is {ratio:.2g} times that of the images the network was trained on: "
-            f"{corrupted}they are prepared otherwise. Check --mean and --std.",
+            f"these are prepared otherwise, or strongly corrupted. Check --mean and --std.",
             kind="warning",
         )
 
@@ -87,8 +93,8 @@ def check_moments(statistics: Statistics, inputs: Tensor) -> None:
     if "input_mean" not in known:
         return
     (mean, std), old_mean, old_std = channel_moments(inputs), known["input_mean"], known["input_std"]
-    far = [abs(new - old) > MAX_STDS * s for new, old, s in zip(mean, old_mean, old_std, strict=True)]
-    wide = [not 1 / MAX_RATIO < new / max(old, 1e-12) < MAX_RATIO for new, old in zip(std, old_std, strict=True)]
+    far = [abs(new - old) > MAX_INPUT_STDS * s for new, old, s in zip(mean, old_mean, old_std, strict=True)]
+    wide = [not s / MAX_INPUT_RATIO <= new <= s * MAX_INPUT_RATIO for new, s in zip(std, old_std, strict=True)]
     if any(far) or any(wide):
         new, old = (f"{_short(m)} ± {_short(s)}" for m, s in ((mean, std), (old_mean, old_std)))
         complain(

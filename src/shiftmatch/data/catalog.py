@@ -89,11 +89,8 @@ def _digits_format(title: str, page: str, folder: str, mirrors: tuple[str, ...],
         folder,
         read_idx,
         _IDX,
-        tuple(
-            Download(f"{file}.gz", f"md5:{packed}", mirrors, folder)
-            for file, (packed, _) in zip(files, md5, strict=True)
-        ),
-        {file: f"md5:{unpacked}" for file, (_, unpacked) in zip(files, md5, strict=True)},
+        tuple(Download(f"{file}.gz", f"md5:{packed}", mirrors, folder) for file, (packed, _) in files.items()),
+        {file: f"md5:{unpacked}" for file, (_, unpacked) in files.items()},
     )
 
 

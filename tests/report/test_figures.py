@@ -45,6 +45,11 @@ def test_curves_have_the_means_of_the_scores() -> None:
     assert list(lines["plain"].get_ydata())[-1] == pytest.approx(100 * sum(own) / len(own))  # type: ignore[arg-type]
 
 
+def test_panels_without_a_corruption_are_not_shown() -> None:
+    axes = figures.severity_panels(everything().where(corruption=["clean", "fog"])).axes
+    assert [each.get_visible() for each in axes] == [True, False, False]
+
+
 def test_bars_are_gains_and_losses_have_another_colour() -> None:
     figure = figures.gain_bars(table({"plain": {"fog": 0.5, "snow": 0.5}, "ShiftMatch": {"fog": 0.75, "snow": 0.25}}))
     bars = {round(bar.get_width()): bar.get_facecolor() for bar in figure.axes[0].patches}  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from PIL import Image
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.grid import grid_of
-from shiftmatch.report.html import heat_maps, page_of, write_html
+from shiftmatch.report.html import HeatTable, page_of, write_html
 from shiftmatch.report.measures import measure
 
 NASTY = "</script><b onclick=x>\"'&"
@@ -181,11 +181,9 @@ def test_no_winner_is_marked_within_noise() -> None:
         assert ("within noise" in text[: text.index("</h1>")]) == (best == 0)
 
 
-def test_cells_are_marked_by_more_than_their_colour() -> None:
-    right = {"plain": {"fog": first(50, 100), "snow": first(90, 100)}}
-    right["ours"] = {"fog": first(70, 100), "snow": first(80, 100)}
-    fog, snow = heat_maps(grid_of(counted(right), "set-c", "accuracy"), "plain")[0].rows
-    assert [cell.level for cell in fog.cells] == [0, 22]
-    assert [cell.level for cell in snow.cells] == [45, 34]
-    assert [(cell.best, cell.worst, cell.behind) for cell in fog.cells] == [(False, True, False), (True, True, False)]
-    assert [(cell.best, cell.worst, cell.behind) for cell in snow.cells] == [(True, False, False), (False, False, True)]
+def test_the_best_values_have_the_strongest_colour() -> None:
+    for metric, levels in (("accuracy", [0, 18, 45]), ("ece", [45, 27, 0])):
+        grid = grid_of(table({"plain": {"a": 0.5, "b": 0.7, "c": 1.0}}, metric=metric), "set-c", metric)
+        shown = HeatTable.of(grid, "plain")
+        assert [shown.level(row.values["plain"]) for row in shown.blocks[0].rows] == levels
+        assert shown.level(None) == 0

@@ -2,6 +2,7 @@ import pytest
 from made_scores import CORRUPTIONS, SITES, everything
 
 from shiftmatch.evaluation.scores import Score, Scores
+from shiftmatch.metrics.uncertainty import wilson_interval
 from shiftmatch.report.series import MEAN_SHIFT, Bin, layer_shifts, reliability
 
 
@@ -20,6 +21,12 @@ def test_bins_are_pooled_as_if_all_predictions_were_one_set() -> None:
     assert pooled.accuracy == pytest.approx(0.75), "clean images are left out, and sets count by their shares"
     assert pooled.confidence == pytest.approx(0.65)
     assert pooled.share == pytest.approx(0.5)
+
+
+def test_a_bin_of_few_images_has_an_interval_of_its_own_number() -> None:
+    assert Bin(0.9, 1.0, 0.001, n=200).interval == wilson_interval(1, 1)
+    assert Bin(0.9, 0.5, 0.5, n=200).interval == wilson_interval(50, 100)
+    assert Bin(0.9, 0.5, 0.5).interval is None
 
 
 def test_empty_bins_are_left_out() -> None:

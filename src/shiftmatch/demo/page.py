@@ -12,7 +12,7 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report import figures
 from shiftmatch.report.figure_files import inline_svg
 from shiftmatch.report.grid import grid_of
-from shiftmatch.report.html import heat_maps, png_address, render
+from shiftmatch.report.html import HeatTable, png_address, render
 from shiftmatch.report.sentences import interval_note, losses, sentences
 from shiftmatch.report.summary import compare
 from shiftmatch.shapes import Pixels
@@ -42,9 +42,8 @@ def demo_page(scores: Scores, *, pictures: Mapping[str, Pair], baseline: str, me
         sentences=[*sentences(found), losses(found)],
         interval_note=interval_note(found),
         means=Markup(inline_svg(bars, "accuracy of every method, mean over the corruptions")),
-        methods=grid.methods,
         baseline=baseline,
-        tables=heat_maps(grid, baseline),
+        table=HeatTable.of(grid, baseline),
         pictures={name: _png(_sheet(*pair)) for name, pair in pictures.items()},
         shifts=Markup(inline_svg(figures.layer_shift(scores), "how far the features of every layer have moved")),
         note=note,

@@ -67,11 +67,11 @@ def severity_panels(
     grid = _grid(scores, metric)
     rows = ceil(len(grid.corruptions) / COLUMNS)
     figure = Figure(figsize=(WIDTH, 0.3 + 1.2 * rows), layout="constrained")
-    panels = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat
+    panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
     for axes, name in zip(panels, grid.corruptions, strict=False):
         _draw_curves(axes, grid, [name], styles_of(grid.methods, baseline, method), markersize=2.5, linewidth=1)
         axes.set_title(_plain(readable(name)), fontsize=8)
-    for axes in list(panels)[len(grid.corruptions) :]:
+    for axes in panels[len(grid.corruptions) :]:
         axes.set_visible(False)
     _legend(figure, figure.axes[0])
     return figure

@@ -71,6 +71,11 @@ class Change(NamedTuple):
         """Whether the difference may be noise; without an interval that is not known, and it is taken as it is."""
         return self.p_value is not None and not self.beyond_noise
 
+    @property
+    def is_loss(self) -> bool:
+        """Whether the second is worse, unless that may be noise."""
+        return self.gain < 0 and not self.is_noise
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:

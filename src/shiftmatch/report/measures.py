@@ -19,6 +19,10 @@ class Estimate(NamedTuple):
     seeds: tuple[float, ...] = ()
 
     @property
+    def is_finite(self) -> bool:
+        return isfinite(self.value)
+
+    @property
     def half(self) -> float | None:
         """Half the width of the interval."""
         if self.low is None or self.high is None or not isfinite(self.high - self.low):

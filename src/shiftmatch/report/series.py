@@ -25,7 +25,7 @@ class Bin:
     @property
     def interval(self) -> Interval | None:
         """Of the accuracy; sets that show the same images count once."""
-        count = round(self.share * self.n) if self.n else 0
+        count = max(1, round(self.share * self.n)) if self.n else 0
         return wilson_interval(min(self.accuracy, 1.0) * count, count) if count else None
 
 

@@ -1,8 +1,7 @@
 """A grid as tables of corruption × method: one for each severity, one for their mean, and what is marked in them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 
 from shiftmatch.report.grid import CLEAN, CLEAN_CELL, Cell, Grid
 from shiftmatch.report.measures import Estimate
@@ -40,12 +39,13 @@ class Block:
 
     def worst(self, better: int) -> set[tuple[str, str]]:
         """The pairs (corruption, method) at which each method does worst, if there are several corruptions."""
-        found: set[tuple[str, str]] = set()
+        marked: set[tuple[str, str]] = set()
         rows = [row for row in self.rows if row.name != CLEAN]
         for method in rows[0].values if self.mean and better else ():
-            column = {row.name: better * value for row in rows if (value := _number(row.values[method])) is not None}
-            found |= {(name, method) for name, value in column.items() if value == min(column.values())}
-        return found
+            cells = {row.name: found for row in rows if (found := row.values[method])}
+            column = {name: better * cell.value for name, cell in cells.items() if cell.is_finite}
+            marked |= {(name, method) for name, value in column.items() if value == min(column.values())}
+        return marked
 
 
 def blocks(grid: Grid, baseline: str) -> list[Block]:
@@ -74,21 +74,12 @@ def _block(grid: Grid, baseline: str, label: str, severities: Sequence[int | Non
 
 
 def _leader(grid: Grid, values: Mapping[str, Estimate | None], cells: Sequence[Cell]) -> str | None:
-    known = {
-        name: grid.measure.better * found.value
-        for name, found in values.items()
-        if _number(found) is not None and found
-    }
+    known = {name: grid.measure.better * found.value for name, found in values.items() if found and found.is_finite}
     order = sorted(known, key=lambda name: -known[name])
-    beaten: Iterable[str] = order[1:]
-    changes = (grid.change(other, order[0], cells) for other in beaten)
+    changes = (grid.change(other, order[0], cells) for other in order[1:])
     return order[0] if len(order) > 1 and all(change and change.beyond_noise for change in changes) else None
 
 
 def _is_behind(grid: Grid, baseline: str, method: str, cells: Sequence[Cell]) -> bool:
     change = grid.change(baseline, method, cells) if method != baseline else None
-    return change is not None and change.gain < 0 and not change.is_noise
-
-
-def _number(found: Estimate | None) -> float | None:
-    return found.value if found is not None and isfinite(found.value) else None
+    return change is not None and change.is_loss

@@ -76,7 +76,7 @@ def losses(scores: Scores, baseline: str = BASELINE) -> list[Loss]:
         grid = grid_of(scores, data, "accuracy")
         compared = [compare(grid, baseline, method) for method in grid.methods if method != baseline]
         for each in (one for one in compared if one):
-            lost = {cell: change for cell, change in each.changes.items() if change.gain < 0 and not change.is_noise}
+            lost = {cell: change for cell, change in each.changes.items() if change.is_loss}
             found += [Loss(each.method, *cell, round(-100 * change.gain, 1)) for cell, change in lost.items()]
     return sorted(found, key=lambda loss: -loss.points)
 

@@ -1,5 +1,7 @@
 """A small network with its statistics, for tests of what can be done with a matched one."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +26,6 @@ def corrupted(count: int, seed: int = 2) -> Tensor:
     return 0.5 * images(count, seed) + 0.3
 
 
-def matched(**settings: object) -> sm.MatchedModel:
+def matched(**settings: Any) -> sm.MatchedModel:
     net = small_network()
-    return sm.match(net, sm.fit(net, images(100), progress=False, **settings))  # type: ignore[arg-type]
+    return sm.match(net, sm.fit(net, images(100), progress=False, **settings), prior_images=16)

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from shiftmatch import corruptions, data, report
     from shiftmatch.corruptions import corrupt
     from shiftmatch.demo import embedded
+    from shiftmatch.deploy.export import export
+    from shiftmatch.deploy.freeze import freeze
     from shiftmatch.evaluation import methods, streams, suites
     from shiftmatch.evaluation.evaluate import evaluate
 
@@ -82,8 +84,10 @@ __all__ = [
     "embedded",
     "errors",
     "evaluate",
+    "export",
     "fit",
     "fit_members",
+    "freeze",
     "load_members",
     "match",
     "match_members",
@@ -107,6 +111,8 @@ _LAZY = {
     "data": "shiftmatch.data",
     "embedded": "shiftmatch.demo.embedded",
     "evaluate": "shiftmatch.evaluation.evaluate:evaluate",
+    "export": "shiftmatch.deploy.export:export",
+    "freeze": "shiftmatch.deploy.freeze:freeze",
     "methods": "shiftmatch.evaluation.methods",
     "report": "shiftmatch.report",
     "streams": "shiftmatch.evaluation.streams",

@@ -36,6 +36,10 @@ class FileFormatError(ShiftMatchError, ValueError):
     """A file is damaged, of another kind, or written by a newer version."""
 
 
+class ExportError(ShiftMatchError, RuntimeError):
+    """A network cannot be written as a graph."""
+
+
 class DataNotFoundError(ShiftMatchError, FileNotFoundError):
     """A data set is not on this machine and could not be downloaded."""
 

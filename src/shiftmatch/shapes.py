@@ -3,8 +3,10 @@
 b images in a batch, c channels, h rows, w columns, k classes.
 """
 
+from typing import TypeAlias
+
 from jaxtyping import Float, UInt8
-from torch import Tensor
+from torch import SymInt, Tensor
 
 Features = Float[Tensor, "b c *spatial"]
 """Activations at a site: channels first, any number of spatial axes (none for dense layers)."""
@@ -17,3 +19,6 @@ Pixels = UInt8[Tensor, "b c h w"]
 
 Resized = Float[Tensor, "b d i j"]
 """Images after a layer that may change the number of channels, rows and columns."""
+
+Size: TypeAlias = int | SymInt
+"""A number of images; in a graph that is being traced it may not be known yet."""

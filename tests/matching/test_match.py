@@ -362,3 +362,10 @@ def test_another_image_size_is_matched_by_a_resampled_spectrum() -> None:
     rows = sm.fit(net, maps(200, 3, 8, 8), covariance=sm.SpatialKronecker, progress=False)
     with pytest.raises(InputError, match="Resize the images"):
         sm.match(net, rows, prior_images=1)(larger)
+
+
+def test_spectra_in_the_fourier_basis_keep_their_imaginary_parts() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 2)).eval()
+    x = torch.randn(100, 1, 8, 8) + torch.arange(8.0)
+    robust = sm.match(net, sm.fit(net, x, covariance=sm.Spectrum(basis="dft"), progress=False), prior_images=0)
+    assert_close(robust(x), net(x), rtol=1e-3, atol=1e-3)

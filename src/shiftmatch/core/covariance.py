@@ -11,7 +11,7 @@ from shiftmatch.core.moments import Moments, shrinkage_for
 from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum
 from shiftmatch.core.views import Target, View, measure_views, target_of, transport_views
 from shiftmatch.errors import InputError
-from shiftmatch.shapes import Features
+from shiftmatch.shapes import Features, Size
 
 __all__ = [
     "CHANNEL",
@@ -53,7 +53,7 @@ class Covariance(Protocol):
         """What `transport` needs of the training moments, computed once, for maps of that size."""
         ...
 
-    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+    def transport(self, x: Features, target: Target, prior: Prior, images: Size) -> Features:
         """Move a batch of that many images to the target."""
         ...
 
@@ -81,7 +81,7 @@ class ViewCovariance:
         """Means, covariances and their roots."""
         return target_of(train, self.regularisation)
 
-    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+    def transport(self, x: Features, target: Target, prior: Prior, images: Size) -> Features:
         """Whiten and recolour, view by view."""
         if prior.moments != prior.shape:
             raise InputError(

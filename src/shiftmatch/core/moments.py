@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from shiftmatch.shapes import Size
+
 CONSTANT_RTOL = 1e-6
 """A group whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
 
@@ -68,7 +70,7 @@ def shrink(test: Moments, train: Moments, shrinkage: float | Tensor) -> Moments:
     return Moments(test.count, mean, covariance * (test.count * mean.shape[-1]))
 
 
-def shrinkage_for(prior_images: float | int, images: int) -> float | Tensor:
+def shrinkage_for(prior_images: float | int, images: Size) -> float | Tensor:
     """N / (N + n): the share of the training statistics in those of n images, where they count for N.
 
     A compiled or exported graph, in which n is not known yet, gets it as a tensor.

@@ -16,7 +16,7 @@ from shiftmatch.core.basis import BASES, Coefficients
 from shiftmatch.core.moments import Moments, constant, shrinkage_for, to_float64
 from shiftmatch.core.views import NOT_FINITE, Target, View, check_finite, chunks, compute_dtype, measure_views
 from shiftmatch.errors import InputError, NonFiniteError
-from shiftmatch.shapes import Features
+from shiftmatch.shapes import Features, Size
 
 KEPT_BYTES = 8 << 20
 """Coefficients of smaller batches are kept between measuring and moving; larger ones are cheaper to compute again."""
@@ -39,7 +39,7 @@ class BatchMoments(NamedTuple):
 
     mean: Tensor  # c f, complex in the Fourier basis
     variance: Float[Tensor, "c f"]
-    images: int
+    images: Size
 
 
 class GainAndOffset(NamedTuple):
@@ -64,7 +64,7 @@ class ChannelMoments:
         """Mean and variance of every channel in training."""
         return {"mean": train[0].mean[:, 0], "variance": train[0].covariance[:, 0]}
 
-    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+    def transport(self, x: Features, target: Target, prior: Prior, images: Size) -> Features:
         """X' = √(v°/v) (x − m) + m° in every channel."""
         return _transport(self, x, target, prior, images)
 
@@ -72,7 +72,7 @@ class ChannelMoments:
         """The features themselves."""
         return x.to(compute_dtype(x))
 
-    def summarise(self, z: Coefficients, images: int) -> BatchMoments:
+    def summarise(self, z: Coefficients, images: Size) -> BatchMoments:
         """Mean and variance over images and space, without gradients."""
         axes = [axis for axis in range(z.ndim) if axis != 1]
         variance, mean = torch.var_mean(z.detach(), dim=axes, correction=0)
@@ -153,7 +153,7 @@ class Spectrum:
         mean, variance = target["channel_mean"], target["channel_variance"]
         return (Moments(count, mean[..., None], (variance * count)[..., None]),)
 
-    def transport(self, x: Features, target: Target, prior: Prior, images: int) -> Features:
+    def transport(self, x: Features, target: Target, prior: Prior, images: Size) -> Features:
         """Move the spectrum of a batch to that of training."""
         return _transport(self, x, target, prior, images)
 
@@ -162,7 +162,7 @@ class Spectrum:
         x = x.to(compute_dtype(x))
         return BASES[self.basis].forward(x, _matrices(target, x)) if x.ndim > 2 else x
 
-    def summarise(self, z: Coefficients, images: int) -> BatchMoments:
+    def summarise(self, z: Coefficients, images: Size) -> BatchMoments:
         """Mean and variance over the images, without gradients."""
         z = z.detach().flatten(2) if z.ndim > 2 else z.detach()[..., None]
         mean = z.mean(0)
@@ -211,7 +211,7 @@ Elementwise: TypeAlias = ChannelMoments | Spectrum
 """Structures whose map needs no eigendecomposition."""
 
 
-def _transport(structure: Elementwise, x: Features, target: Target, prior: Prior, images: int) -> Features:
+def _transport(structure: Elementwise, x: Features, target: Target, prior: Prior, images: Size) -> Features:
     """Transform, measure, move, transform back: in one piece where gradients or a compiler look on, else in chunks."""
     if torch.compiler.is_compiling() or (torch.is_grad_enabled() and x.requires_grad):
         z = structure.coefficients(x, target)

@@ -54,6 +54,20 @@ def instrument(model: nn.Module, operations: Mapping[Site, Operation], batchnorm
     return twin
 
 
+def without_sites(network: nn.Module) -> nn.Module:
+    """A twin of an instrumented network that has no operations built in."""
+    twin = twin_of(network)
+    for module in twin.modules():
+        for hooks in (module._forward_hooks, module._forward_pre_hooks):
+            for key in [key for key, hook in hooks.items() if isinstance(hook, _OutputSites | _InputSites)]:
+                del hooks[key]  # type: ignore[attr-defined]
+        if isinstance(vars(module).get("forward"), _FunctionSites):
+            inner = vars(module).pop("forward").forward
+            if getattr(inner, "__func__", None) is not type(module).forward:
+                module.forward = inner
+    return twin
+
+
 def needs_call_counts(sites: Mapping[Site, Operation]) -> bool:
     """Whether some site is one of several calls, so that a forward pass has to count them."""
     return any(site.calls > 1 or site.function for site in sites)

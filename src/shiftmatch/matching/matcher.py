@@ -12,6 +12,7 @@ from shiftmatch.core.views import Target
 from shiftmatch.errors import InputError, ShiftMatchError
 from shiftmatch.matching.site import Layout
 from shiftmatch.matching.statistics import SiteStatistics, part_covariance
+from shiftmatch.shapes import Size
 
 INFINITY = float("inf")
 HALF_PRECISIONS = (torch.float16, torch.bfloat16, torch.complex32)
@@ -33,18 +34,25 @@ class PartMatcher(nn.Module):
         """Where features are moved to."""
         return self._buffers  # type: ignore[return-value]
 
-    def forward(self, x: Tensor, images: int) -> Tensor:
+    def forward(self, x: Tensor, images: Size) -> Tensor:
         """The features of that many images, matched."""
         return self.covariance.transport(x, self.target, self.prior, images)
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
         """Statistics stay in single precision at least, and in double where roots are taken, whatever is asked for."""
         before, exact = dict(self._buffers), not isinstance(self.covariance, ChannelMoments | Spectrum)
+        for name, old in before.items():  # a conversion to real numbers would discard the imaginary parts
+            if old is not None and old.is_complex():
+                self._buffers[name] = torch.view_as_real(old)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, old in before.items():
             new = self._buffers[name]
-            if old is not None and new is not None and (exact or new.dtype in HALF_PRECISIONS):
+            if old is None or new is None:
+                continue
+            if exact or new.dtype in HALF_PRECISIONS:
                 self._buffers[name] = old.to(new.device)
+            elif old.is_complex():
+                self._buffers[name] = torch.view_as_complex(new.contiguous())
         return self
 
 

@@ -1,0 +1,226 @@
+"""export: a matched or frozen network as one file for other runtimes, its adaptation included."""
+
+import json
+import logging
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shiftmatch.core.covariance import ChannelMoments, Spectrum
+from shiftmatch.errors import ExportError, FileFormatError, InputError
+from shiftmatch.matching.inputs import Inputs
+from shiftmatch.matching.match import MatchedModel
+from shiftmatch.utils.files import atomic_path
+from shiftmatch.utils.hashing import fingerprint
+
+OPSET = 20
+"""The version of the ONNX operators that graphs use."""
+
+KEY = "shiftmatch"
+"""Where the metadata lies in a file: a JSON text."""
+
+SUFFIXES = (".onnx", ".pt2")
+
+
+def export(
+    model: nn.Module,
+    path: str | PathLike[str],
+    example: object = None,
+    *,
+    classes: Iterable[str] = (),
+    preprocessing: Mapping[str, Any] | None = None,
+    opset: int = OPSET,
+) -> Path:
+    """Write the graph of a network: ONNX (`.onnx`) or a torch.export program (`.pt2`); any batch size fits.
+
+    The graph measures each batch and moves it to the training statistics, which are constants in it. Spectrum in the
+    DCT basis and ChannelMoments can be exported; the other structures need eigendecompositions, which runtimes lack.
+
+    Args:
+        model: what `match` or `freeze` returned, or a plain network.
+        path: the file to write; its suffix says which format.
+        example: a batch as the network takes it; zeros of the fitted shape unless given.
+        classes: the names of the classes, kept in the file; those of the statistics unless given.
+        preprocessing: how pixels become inputs, kept in the file; that of the statistics unless given.
+        opset: the version of the ONNX operators.
+
+    >>> import shiftmatch as sm, tempfile
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    >>> robust = sm.match(net, sm.fit(net, torch.randn(200, 3, 8, 8), classes=map(str, range(10))))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = export(robust, f"{folder}/net.pt2")
+    ...     exported_metadata(file)["classes"][:2]
+    ['0', '1']
+    """
+    path = Path(path)
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"The name of an exported network ends with {' or '.join(SUFFIXES)}; got {path.name!r}.")
+    _check_structures(model)
+    inputs = _few(model, example)
+    with torch.no_grad():
+        model(*inputs.args, **inputs.kwargs)  # what is wrong with the example is said in our words
+    wrapped, tensors = _Tensors(model, inputs), tuple(inputs.tensors())
+    metadata = json.dumps(_metadata(model, inputs, tuple(classes), preprocessing))
+    with _quiet():
+        program = _program(wrapped, tensors)
+        if path.suffix == ".pt2":
+            with atomic_path(path) as temporary, temporary.open("wb") as file:
+                torch.export.save(program, file, extra_files={KEY: metadata})  # type: ignore[arg-type]
+        else:
+            _write_onnx(program, path, wrapped.names, metadata, opset)
+    return path
+
+
+def exported_metadata(path: str | PathLike[str]) -> dict[str, Any]:
+    """What an exported network says of itself: preprocessing, classes, protocol and sizes."""
+    if Path(path).suffix == ".onnx":
+        import onnx
+
+        found = {prop.key: prop.value for prop in onnx.load(path, load_external_data=False).metadata_props}.get(KEY)
+    else:
+        with zipfile.ZipFile(path) as file:
+            name = next((name for name in file.namelist() if name.endswith(f"/extra/{KEY}")), None)
+            found = file.read(name).decode() if name else None
+    if found is None:
+        raise FileFormatError(f"{path} was not written by shiftmatch.export: it has no entry {KEY!r}.")
+    metadata: dict[str, Any] = json.loads(found)
+    return metadata
+
+
+class _Tensors(nn.Module):
+    """A network with tensors in and one tensor out, as a graph has them."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs) -> None:
+        super().__init__()
+        self.model, self.inputs = model, inputs
+        positional = [str(i) for i, x in enumerate(inputs.args) if isinstance(x, Tensor)]
+        keywords = [name for name, x in inputs.kwargs.items() if isinstance(x, Tensor)]
+        self.names = ["images"] if len(positional + keywords) == 1 else [f"input_{n}" for n in positional] + keywords
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        left = iter(tensors)
+
+        def given(value: Any) -> Any:
+            return next(left) if isinstance(value, Tensor) else value
+
+        args = [given(value) for value in self.inputs.args]
+        output = self.model(*args, **{name: given(value) for name, value in self.inputs.kwargs.items()})
+        if isinstance(output, Mapping):
+            output = output["logits"]
+        return output[0] if isinstance(output, tuple) else output
+
+
+def _program(wrapped: _Tensors, tensors: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+    batch = {0: torch.export.Dim.DYNAMIC}
+    shapes = (tuple(batch if x.ndim else {} for x in tensors),)
+    try:
+        with torch.no_grad():
+            return torch.export.export(wrapped, tensors, dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ExportError(
+            f"torch.export cannot trace this network: {lines[0]} The network itself still runs; the whole message is "
+            "above. Networks whose path depends on the values of tensors cannot be exported."
+        ) from error
+
+
+def _write_onnx(
+    program: torch.export.ExportedProgram, path: Path, names: list[str], metadata: str, opset: int
+) -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ExportError(f"ONNX needs {error.name}: pip install 'shiftmatch[export]', or write a .pt2 file.") from error
+    try:
+        graph = torch.onnx.export(
+            program, dynamo=True, opset_version=opset, input_names=names, output_names=["logits"], verbose=False
+        )
+        assert graph is not None
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise ExportError(
+            f"ONNX (opset {opset}) has no operator for a part of this network: {error.args[0]} A .pt2 file may hold it."
+        ) from error
+    graph.model.metadata_props[KEY] = metadata
+    with atomic_path(path) as temporary:
+        graph.save(temporary, external_data=False)
+
+
+def _check_structures(model: nn.Module) -> None:
+    if not isinstance(model, MatchedModel):
+        return
+    for entry in model.statistics.values():
+        kind = entry.covariance
+        if not isinstance(kind, ChannelMoments) and not (isinstance(kind, Spectrum) and kind.basis == "dct"):
+            raise ExportError(
+                f"{kind} at site {entry.site.name!r} cannot be exported: it needs an eigendecomposition or complex "
+                "numbers in the graph. Fit with covariance=shiftmatch.Spectrum() or shiftmatch.ChannelMoments(), "
+                "or use this network from PyTorch."
+            )
+
+
+def _few(model: nn.Module, example: object) -> Inputs:
+    """Two images as the network takes them: enough to trace, and one would be taken for a fixed size."""
+    if example is None:
+        shapes = getattr(model, "statistics", None) and model.statistics.inputs  # type: ignore[union-attr]
+        if not shapes or len(shapes) != 1:
+            raise InputError("Pass an example: a batch of inputs as this network takes it.")
+        example = torch.zeros(2, *next(iter(shapes.values())))
+    inputs = Inputs.of(example).on(model)
+    total = inputs.images
+
+    def two(value: Any) -> Any:
+        batched = isinstance(value, Tensor) and value.ndim and len(value) == total
+        return torch.cat([value[:1], value[-1:]]) if batched else value
+
+    return Inputs(tuple(map(two, inputs.args)), {name: two(value) for name, value in inputs.kwargs.items()})
+
+
+def _metadata(
+    model: nn.Module, inputs: Inputs, classes: tuple[str, ...], preprocessing: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    statistics = getattr(model, "statistics", None)
+    found: dict[str, Any] = {
+        "versions": {"shiftmatch": version("shiftmatch"), "torch": torch.__version__},
+        "inputs": [list(x.shape[1:]) for x in inputs.tensors()],
+        "network": fingerprint(model),
+        "classes": list(classes),
+        "preprocessing": dict(preprocessing or {}),
+        "protocol": {"method": "plain"},
+    }
+    if statistics is None:
+        return found
+    kinds = sorted({type(entry.covariance).__name__ for entry in statistics.values()})
+    found["classes"] = list(classes or statistics.classes)
+    found["preprocessing"] = dict(preprocessing or statistics.preprocessing)
+    found["protocol"] = {
+        "method": "matched" if isinstance(model, MatchedModel) else "frozen",
+        "covariance": kinds,
+        "batchnorm": statistics.batchnorm,
+        "training_images": statistics.images,
+        "sites": {name: list(entry.site.shape) for name, entry in statistics.items()},
+        "prior_images": {site.site.name: list(site.prior) for site in getattr(model, "sites", [])},
+    }
+    return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what PyTorch's exporter says of its own code and of torchvision."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

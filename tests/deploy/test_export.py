@@ -1,0 +1,121 @@
+"""Exported graphs give what eager PyTorch gives, for every batch size."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from made_matched import corrupted, images, matched, small_network
+from released import cifar, normalised, resnet20
+from shared_data import needs_data, needs_shared
+from torch import Tensor, nn
+from torch.testing import assert_close
+from transformers import ViTConfig, ViTForImageClassification
+
+import shiftmatch as sm
+from shiftmatch.deploy.export import OPSET, exported_metadata
+from shiftmatch.errors import ExportError, InputError
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+
+def run_onnx(path: Path, x: Tensor) -> Tensor:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
+
+
+def operators(path: Path) -> set[str]:
+    return {node.op_type for node in onnx.load(path).graph.node}
+
+
+def test_a_program_runs_with_any_number_of_images_and_says_how_it_was_made(tmp_path: Path) -> None:
+    net = small_network()
+    statistics = sm.fit(net, images(100), classes="abcdefghij", preprocessing={"std": [0.5]}, progress=False)
+    robust = sm.match(net, statistics)
+    path = sm.export(robust, tmp_path / "net.pt2")  # before the first eager call
+    program = torch.export.load(path).module()
+    for count in (1, 2, 16, 50):
+        assert_close(program(corrupted(count)), robust(corrupted(count)), rtol=1e-5, atol=1e-5)
+    metadata = exported_metadata(path)
+    assert metadata["preprocessing"] == {"std": [0.5]}
+    assert metadata["classes"] == list("abcdefghij")
+    assert metadata["protocol"]["covariance"] == ["Spectrum"]
+    assert metadata["protocol"]["training_images"] == 100
+    assert metadata["inputs"] == [[3, 8, 8]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("covariance", [sm.Spectrum(), sm.ChannelMoments()], ids=repr)
+def test_onnx_runtime_agrees_with_eager(covariance: sm.Covariance, tmp_path: Path) -> None:
+    robust = matched(covariance=covariance)
+    path = sm.export(robust, tmp_path / "net.onnx", corrupted(4))
+    loaded = onnx.load(path)
+    assert [(entry.domain, entry.version) for entry in loaded.opset_import] == [("", OPSET)]
+    for count in (2, 16, 50):
+        assert_close(run_onnx(path, corrupted(count)), robust(corrupted(count)), rtol=1e-5, atol=1e-5)
+    assert exported_metadata(path)["protocol"]["method"] == "matched"
+
+
+@pytest.mark.slow
+def test_a_frozen_network_is_exported_too(tmp_path: Path) -> None:
+    frozen = sm.freeze(matched(), corrupted(50))
+    path = sm.export(frozen, tmp_path / "net.onnx")
+    assert_close(run_onnx(path, corrupted(1)), frozen(corrupted(1)), rtol=1e-5, atol=1e-5)
+    assert exported_metadata(path)["protocol"]["method"] == "frozen"
+
+
+def test_structures_with_eigendecompositions_are_refused_and_what_can_be_exported_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"SpatialKronecker.*shiftmatch.Spectrum\(\) or shiftmatch.ChannelMoments"):
+        sm.export(matched(covariance=sm.SpatialKronecker()), tmp_path / "net.onnx")
+    with pytest.raises(InputError, match=r"\.onnx or \.pt2"):
+        sm.export(matched(), tmp_path / "net.txt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_that_cannot_be_traced_is_refused_and_still_runs(tmp_path: Path) -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.act = nn.Conv2d(3, 4, 3), nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.act(self.conv(x)).mean((2, 3))
+            return x if x.sum() > 0 else -x
+
+    net, x = Branches().eval(), images(50)
+    robust = sm.match(net, sm.fit(net, x, progress=False))
+    expected = sm.match(net, robust.statistics)(x)
+    with pytest.raises(ExportError, match="cannot trace"):
+        sm.export(robust, tmp_path / "net.pt2")
+    assert torch.equal(robust(x), expected)
+
+
+def vit() -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 96}
+    return ViTForImageClassification(ViTConfig(image_size=32, patch_size=4, num_labels=10, **sizes)).eval()
+
+
+def efficientnet_lite0() -> nn.Module:
+    module = pytest.importorskip("efficientnet_lite_pytorch")
+    model: nn.Module = module.EfficientNet.from_name("efficientnet-lite0")
+    return model.eval()
+
+
+@pytest.mark.slow
+@needs_shared
+@needs_data("cifar-10-batches-bin")
+@pytest.mark.parametrize("build", [resnet20, vit, efficientnet_lite0], ids=["resnet20", "vit", "efficientnet-lite0"])
+def test_real_networks_on_real_corrupted_images(build: object, tmp_path: Path) -> None:
+    net = build()  # type: ignore[operator]
+    train, test = (normalised(cifar(split, 200)[0]) for split in ("train", "test"))
+    noisy = normalised(sm.corrupt(cifar("test", 200)[0], "gaussian_noise", 3, seed=0).float())
+    robust = sm.match(net, sm.fit(net, train, progress=False))
+    path = sm.export(robust, tmp_path / "net.onnx", test[:2])
+    assert not operators(path) & {"Loop", "If", "SVD", "Det"}
+    sizes = (1, 16, 200) if build is not efficientnet_lite0 else (1, 16)
+    for count in sizes:
+        expected = robust(noisy[:count])
+        expected = getattr(expected, "logits", expected)
+        assert_close(run_onnx(path, noisy[:count]), expected, rtol=0, atol=1e-4)

@@ -1,0 +1,49 @@
+"""Fixed maps: what the reference batch gets, without statistics at run time."""
+
+import pytest
+import torch
+from made_matched import corrupted, images, matched, small_network
+from torch import nn
+from torch.testing import assert_close
+
+import shiftmatch as sm
+from shiftmatch.errors import InputError
+
+
+@pytest.mark.parametrize("covariance", [sm.Spectrum(), sm.Spectrum(basis="dft"), sm.ChannelMoments()], ids=repr)
+def test_the_reference_batch_gets_what_live_matching_gives_it(covariance: sm.Covariance) -> None:
+    robust, x = matched(covariance=covariance), corrupted(50)
+    frozen = sm.freeze(robust, x)
+    assert_close(frozen(x), robust(x), rtol=1e-4, atol=1e-5)
+    assert_close(frozen(x[:1]), robust(x)[:1], rtol=1e-4, atol=1e-5)
+
+
+def test_large_maps_are_moved_axis_by_axis() -> None:
+    net, x = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3)).eval(), torch.randn(60, 1, 16, 16)
+    robust = sm.match(net, sm.fit(net, x, progress=False))
+    assert_close(sm.freeze(robust, 3 * x + 1)(3 * x + 1), robust(3 * x + 1), rtol=1e-4, atol=1e-5)
+
+
+def test_channel_maps_are_folded_into_batchnorm_and_convolution() -> None:
+    robust = matched(covariance=sm.ChannelMoments())
+    frozen = sm.freeze(robust, corrupted(50))
+    assert [site_map.site.name for site_map in frozen.maps] == ["input"]
+    assert not torch.equal(frozen.network[1].weight, robust.network[1].weight)
+
+
+def test_freezing_leaves_the_matched_network_and_the_users_own_as_they_were() -> None:
+    net, x = small_network(), corrupted(50)
+    robust = sm.match(net, sm.fit(net, images(100), covariance=sm.ChannelMoments(), progress=False), prior_images=16)
+    before, plain = robust(x), net(x)
+    sm.freeze(robust, x)
+    assert torch.equal(robust(x), before)
+    assert torch.equal(net(x), plain)
+
+
+def test_matrix_structures_and_batch_statistics_are_refused_in_words() -> None:
+    with pytest.raises(InputError, match=r"SpatialKronecker at site .* Fit with covariance=shiftmatch.Spectrum"):
+        sm.freeze(matched(covariance=sm.SpatialKronecker()), corrupted(50))
+    with pytest.raises(InputError, match="batchnorm='eval'"):
+        sm.freeze(matched(batchnorm="batch"), corrupted(50))
+    with pytest.raises(InputError, match="frozen for"):
+        sm.freeze(matched(), corrupted(50))(torch.zeros(1, 3, 9, 9))

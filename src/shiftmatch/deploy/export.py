@@ -132,14 +132,14 @@ def _program(wrapped: _Tensors, tensors: tuple[Tensor, ...]) -> torch.export.Exp
         ) from error
 
 
-def _write_onnx(
-    program: torch.export.ExportedProgram, path: Path, names: list[str], metadata: str, opset: int
-) -> None:
+def _write_onnx(program: torch.export.ExportedProgram, path: Path, names: list[str], metadata: str, opset: int) -> None:
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ExportError(f"ONNX needs {error.name}: pip install 'shiftmatch[export]', or write a .pt2 file.") from error
+        raise ExportError(
+            f"ONNX needs {error.name}: pip install 'shiftmatch[export]', or write a .pt2 file."
+        ) from error
     try:
         graph = torch.onnx.export(
             program, dynamo=True, opset_version=opset, input_names=names, output_names=["logits"], verbose=False

@@ -93,8 +93,11 @@ def test_a_network_that_cannot_be_traced_is_refused_and_still_runs(tmp_path: Pat
 
 def vit() -> nn.Module:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 96}
-    return ViTForImageClassification(ViTConfig(image_size=32, patch_size=4, num_labels=10, **sizes)).eval()
+    config = ViTConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=3, intermediate_size=96, image_size=32, patch_size=4
+    )
+    model: nn.Module = ViTForImageClassification(config)
+    return model.eval()
 
 
 def efficientnet_lite0() -> nn.Module:
@@ -110,7 +113,7 @@ def efficientnet_lite0() -> nn.Module:
 def test_real_networks_on_real_corrupted_images(build: object, tmp_path: Path) -> None:
     net = build()  # type: ignore[operator]
     train, test = (normalised(cifar(split, 200)[0]) for split in ("train", "test"))
-    noisy = normalised(sm.corrupt(cifar("test", 200)[0], "gaussian_noise", 3, seed=0).float())
+    noisy = normalised(sm.corrupt(cifar("test", 200)[0], "gaussian_noise", severity=3))
     robust = sm.match(net, sm.fit(net, train, progress=False))
     path = sm.export(robust, tmp_path / "net.onnx", test[:2])
     assert not operators(path) & {"Loop", "If", "SVD", "Det"}

@@ -81,7 +81,7 @@ def shrinkage_for(prior_images: float | int, images: Size) -> float | Tensor:
     if prior_images in (0, float("inf")):
         return float(prior_images > 0)
     if torch.compiler.is_compiling():
-        return prior_images / (prior_images + torch.scalar_tensor(images))
+        return prior_images / (prior_images + torch.scalar_tensor(images))  # type: ignore[arg-type]
     return prior_images / (prior_images + images)
 
 

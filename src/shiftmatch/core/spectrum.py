@@ -126,8 +126,8 @@ class Spectrum:
 
         def moments(chunk: Features) -> Moments:
             z = basis.forward(chunk.to(compute_dtype(x)), matrices) if space else chunk
-            mean, variance, images = self.summarise(z, len(z))
-            return Moments(images, _real_columns(mean), to_float64(variance * images).reshape(-1, 1, 1))
+            mean, variance, _ = self.summarise(z, len(z))
+            return Moments(len(z), _real_columns(mean), to_float64(variance * len(z)).reshape(-1, 1, 1))
 
         measured = reduce(add, map(moments, chunks(x.detach())))
         check_finite([measured])

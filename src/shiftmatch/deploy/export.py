@@ -18,6 +18,7 @@ from shiftmatch.core.covariance import ChannelMoments, Spectrum
 from shiftmatch.errors import ExportError, FileFormatError, InputError
 from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.match import MatchedModel
+from shiftmatch.matching.statistics import Statistics
 from shiftmatch.utils.files import atomic_path
 from shiftmatch.utils.hashing import fingerprint
 
@@ -73,7 +74,7 @@ def export(
         program = _program(wrapped, tensors)
         if path.suffix == ".pt2":
             with atomic_path(path) as temporary, temporary.open("wb") as file:
-                torch.export.save(program, file, extra_files={KEY: metadata})  # type: ignore[arg-type]
+                torch.export.save(program, file, extra_files={KEY: metadata})
         else:
             _write_onnx(program, path, wrapped.names, metadata, opset)
     return path
@@ -115,7 +116,8 @@ class _Tensors(nn.Module):
         output = self.model(*args, **{name: given(value) for name, value in self.inputs.kwargs.items()})
         if isinstance(output, Mapping):
             output = output["logits"]
-        return output[0] if isinstance(output, tuple) else output
+        found: Tensor = output[0] if isinstance(output, tuple) else output
+        return found
 
 
 def _program(wrapped: _Tensors, tensors: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
@@ -170,10 +172,10 @@ def _check_structures(model: nn.Module) -> None:
 def _few(model: nn.Module, example: object) -> Inputs:
     """Two images as the network takes them: enough to trace, and one would be taken for a fixed size."""
     if example is None:
-        shapes = getattr(model, "statistics", None) and model.statistics.inputs  # type: ignore[union-attr]
-        if not shapes or len(shapes) != 1:
+        statistics = getattr(model, "statistics", None)
+        if not isinstance(statistics, Statistics) or len(statistics.inputs) != 1:
             raise InputError("Pass an example: a batch of inputs as this network takes it.")
-        example = torch.zeros(2, *next(iter(shapes.values())))
+        example = torch.zeros(2, *next(iter(statistics.inputs.values())))
     inputs = Inputs.of(example).on(model)
     total = inputs.images
 
@@ -187,7 +189,7 @@ def _few(model: nn.Module, example: object) -> Inputs:
 def _metadata(
     model: nn.Module, inputs: Inputs, classes: tuple[str, ...], preprocessing: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    statistics = getattr(model, "statistics", None)
+    statistics: Statistics | None = getattr(model, "statistics", None)
     found: dict[str, Any] = {
         "versions": {"shiftmatch": version("shiftmatch"), "torch": torch.__version__},
         "inputs": [list(x.shape[1:]) for x in inputs.tensors()],

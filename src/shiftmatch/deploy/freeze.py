@@ -45,7 +45,7 @@ def freeze(robust: MatchedModel, reference: object) -> "FrozenModel":
     _check(robust)
     inputs = robust._checked(Inputs.of(reference))
     plain = without_sites(robust.network)
-    recorders = {matcher.site: _MapRecorder(matcher) for matcher in robust.sites}
+    recorders = {matcher.site: _MapRecorder(matcher) for matcher in robust.sites if isinstance(matcher, SiteMatcher)}
     with torch.no_grad(), counting_calls():
         instrument(plain, recorders)(*inputs.args, **inputs.kwargs)
     return FrozenModel(plain, robust, {site: r.frozen for site, r in recorders.items() if r.frozen is not None})
@@ -135,6 +135,9 @@ class SiteMap(nn.Module):
         self.site, self.parts = site, nn.ModuleList(parts)
         self._only = not site.layout.grid and site.layout.channel == 1
 
+    def extra_repr(self) -> str:
+        return self.site.name
+
     def forward(self, x: Tensor) -> Tensor:
         if tuple(x.shape[1:]) != self.site.shape:
             raise InputError(
@@ -206,7 +209,7 @@ def _fold(plain: nn.Module, site: Site, found: SiteMap) -> bool:
     if isinstance(layer, _BatchNorm) and layer.weight is not None and site.layout.channel == 1:
         scale = gain
     elif channels_last or convolution:
-        scale = gain.reshape(-1, *[1] * (layer.weight.ndim - 1))  # type: ignore[union-attr, operator]
+        scale = gain.reshape(-1, *[1] * (layer.weight.ndim - 1))  # type: ignore[operator]
     else:
         return False
     if type(layer).forward not in _KNOWN_FORWARDS or layer._forward_hooks or "forward" in vars(layer):

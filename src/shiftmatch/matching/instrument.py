@@ -60,7 +60,7 @@ def without_sites(network: nn.Module) -> nn.Module:
     for module in twin.modules():
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for key in [key for key, hook in hooks.items() if isinstance(hook, _OutputSites | _InputSites)]:
-                del hooks[key]  # type: ignore[attr-defined]
+                del hooks[key]
         if isinstance(vars(module).get("forward"), _FunctionSites):
             inner = vars(module).pop("forward").forward
             if getattr(inner, "__func__", None) is not type(module).forward:

@@ -38,6 +38,7 @@ from shiftmatch.matching.selection import sites
 from shiftmatch.matching.site import Layout, Site, Sites
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.stream import StreamModel, stream
+from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import sample
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AutoMatchedModel",
     "ChannelCovariance",
     "ChannelJoint",
     "ChannelMoments",

@@ -1,18 +1,19 @@
 """average(): members in, one predictor out."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.errors import InputError
+from shiftmatch.matching.inputs import Inputs, logits_of
 
 Probabilities = Float[Tensor, "b k"]
-Member = Callable[[Tensor], Tensor]
+Member = Callable[..., Any]
 """A network: images in, logits out."""
 
 
@@ -60,15 +61,16 @@ class Average:
 
     parts: Sequence[Member | HasModels]
 
-    def __call__(self, images: Tensor) -> Probabilities:
+    def __call__(self, images: Tensor | Mapping[str, Tensor]) -> Probabilities:
         return self.predict(images).probabilities
 
-    def predict(self, images: Tensor) -> Prediction:
+    def predict(self, images: Tensor | Mapping[str, Tensor]) -> Prediction:
         """Probabilities with their uncertainties, in one pass over the members."""
         count, total, entropy = 0, torch.tensor(-math.inf), torch.zeros(())
+        inputs = Inputs.of(images)
         for member in self.members():
             with torch.no_grad():
-                log_p = member(images).log_softmax(-1)
+                log_p = logits_of(member(*inputs.args, **inputs.kwargs)).log_softmax(-1)
             del member  # before the next one is built, so that there is never more than one
             count, total, entropy = count + 1, torch.logaddexp(total, log_p), entropy + _entropy(log_p)
         return Prediction(total - math.log(count), entropy / count)

@@ -120,6 +120,24 @@ def batches_of(data: Iterable[Any], batch_size: int = BATCH_SIZE) -> Iterable[An
     return data.split(batch_size) if isinstance(data, Tensor) else data
 
 
+def logits_of(output: Any) -> Tensor:
+    """The logits in what a network returns: a tensor, a Hugging Face output, a dictionary, or the first of several.
+
+    >>> logits_of({"logits": torch.zeros(2, 3)}).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    output = getattr(output, "logits", output)
+    if isinstance(output, list | tuple) and output:
+        output = output[0]
+    if not isinstance(output, Tensor):
+        raise InputError(
+            f"Expected logits, as a tensor or in an output that has them as `.logits`; got a {type(output).__name__}."
+        )
+    return output
+
+
 def is_features(value: object) -> bool:
     """Whether a value is a batch of floating-point features."""
     return isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 2

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.match import MatchedModel, fit, match
 from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.utils.progress import track
 from shiftmatch.utils.sequences import LazySequence
 from shiftmatch.utils.tensor_files import load_header, load_row, save_rows
@@ -90,7 +91,7 @@ def fit_members(
 
 def match_members(
     members: Sequence[nn.Module], statistics: Sequence[Statistics], **settings: Any
-) -> LazySequence[MatchedModel]:
+) -> LazySequence[MatchedModel | AutoMatchedModel]:
     """The members, each matched to its own statistics when it is asked for; `settings` are those of `match`."""
     if len(members) != len(statistics):
         raise StatisticsMismatchError(
@@ -107,13 +108,13 @@ class _Matched:
         self, members: Sequence[nn.Module], statistics: Sequence[Statistics], settings: dict[str, Any]
     ) -> None:
         self.members, self.statistics, self.settings = members, statistics, settings
-        self._kept: dict[int, MatchedModel] = {}
+        self._kept: dict[int, MatchedModel | AutoMatchedModel] = {}
         self._bytes = 0
 
-    def __call__(self, index: int) -> MatchedModel:
+    def __call__(self, index: int) -> MatchedModel | AutoMatchedModel:
         if index in self._kept:
             return self._kept[index]
-        built = match(self.members[index], self.statistics[index], **self.settings)
+        built: MatchedModel | AutoMatchedModel = match(self.members[index], self.statistics[index], **self.settings)
         size = sum(tensor.nbytes for tensor in built.state_dict().values())
         if self._bytes + size <= MAX_KEPT_BYTES:
             self._kept[index], self._bytes = built, self._bytes + size

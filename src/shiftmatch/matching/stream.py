@@ -12,7 +12,8 @@ from shiftmatch.core.spectrum import BatchMoments, ChannelMoments, Spectrum, app
 from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
-from shiftmatch.matching.match import MatchedModel, PriorImages, match
+from shiftmatch.matching.match import PriorImages, prior_of
+from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.utils.hashing import content_hash
@@ -62,7 +63,7 @@ def stream(
                 f"A stream needs statistics whose map has no eigendecomposition; {entry.site.name!r} was fitted with "
                 f"{type(entry.covariance).__name__}. Fit with covariance=shiftmatch.Spectrum() or ChannelMoments()."
             )
-    return StreamModel(match(model, statistics, prior_images=prior_images), model, window)
+    return StreamModel(MatchedModel(model, statistics, prior=prior_of(prior_images)), model, window)
 
 
 @final

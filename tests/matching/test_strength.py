@@ -1,0 +1,81 @@
+import pytest
+import torch
+from networks import InPlaceNet
+from randomness import maps
+from torch import Tensor
+from torch.testing import assert_close
+
+import shiftmatch as sm
+from shiftmatch.errors import InputError
+
+INFINITY = float("inf")
+
+
+@pytest.fixture
+def net() -> InPlaceNet:
+    torch.manual_seed(0)
+    return InPlaceNet().double().eval()
+
+
+@pytest.fixture
+def statistics(net: InPlaceNet) -> sm.Statistics:
+    return sm.fit(net, maps(400, 3, 8, 8), progress=False)
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return 2 * maps(50, 3, 8, 8, seed=1) + 1
+
+
+def test_fixed_strengths_are_members_of_the_nested_family(
+    net: InPlaceNet, statistics: sm.Statistics, x: Tensor
+) -> None:
+    moments = sm.fit(net, maps(400, 3, 8, 8), covariance=sm.ChannelMoments, progress=False)
+    expected = {
+        0: net(x),
+        "moments": sm.match(net, moments, prior_images=16)(x),
+        "full": sm.match(net, statistics, prior_images=(16, 300))(x),
+        1: sm.match(net, statistics)(x),
+        0.5: sm.match(net, statistics, prior_images=(32, 600))(x),
+    }
+    for strength, wanted in expected.items():
+        assert_close(sm.match(net, statistics, strength=strength)(x), wanted, rtol=1e-6, atol=1e-6)  # type: ignore[call-overload]
+
+
+def test_auto_is_the_mean_of_probabilities_weighted_by_confidence(
+    net: InPlaceNet, statistics: sm.Statistics, x: Tensor
+) -> None:
+    members = [net, sm.match(net, statistics, strength="moments"), sm.match(net, statistics)]
+    p = torch.stack([member(x).softmax(-1) for member in members])
+    entropy = -(p * p.log()).sum(-1).mean(-1)
+    weights = (-15 * entropy).softmax(0)
+    robust = sm.match(net, statistics, strength="auto")
+    decision = robust.explain(x)
+    mixed = (weights[:, None, None] * p).sum(0)
+    assert_close(robust(x), (mixed.log() / decision.temperature).log_softmax(-1), rtol=1e-6, atol=1e-6)
+    assert_close(torch.tensor(list(decision.weights.values()), dtype=torch.float64), weights.detach())
+    assert_close(robust(x).exp().sum(-1), torch.ones(50, dtype=torch.float64))
+    assert (robust(x).argmax(-1) == mixed.argmax(-1)).all()
+    assert "surest" in str(decision)
+
+
+def test_confidence_does_not_exceed_agreement(net: InPlaceNet, statistics: sm.Statistics, x: Tensor) -> None:
+    robust = sm.match(net, statistics, strength="auto")
+    one, other = (sm.match(net, statistics, strength=s)(x).argmax(-1) for s in ("moments", 1))
+    agreement = (one == other).double().mean()
+    assert robust(x).exp().amax(-1).mean() <= max(agreement, 1 / 5) + 1e-3 or robust.explain(x).temperature == 8
+
+
+def test_an_empty_batch_and_members(net: InPlaceNet, statistics: sm.Statistics, x: Tensor) -> None:
+    assert sm.match(net, statistics, strength="auto")(x[:0]).shape == (0, 5)
+    predict = sm.average(sm.match_members([net, net], [statistics, statistics], strength="auto"))
+    assert_close(predict(x), sm.match(net, statistics, strength="auto")(x).exp().detach())
+
+
+def test_what_cannot_be_decided_is_refused(net: InPlaceNet, statistics: sm.Statistics) -> None:
+    rows = sm.fit(net, maps(100, 3, 8, 8), covariance=sm.SpatialKronecker, progress=False)
+    with pytest.raises(InputError, match="SpatialKronecker"):
+        sm.match(net, rows, strength="auto")
+    for bad in ("strong", 2, -0.5):
+        with pytest.raises(InputError, match="strength"):
+            sm.match(net, statistics, strength=bad)  # type: ignore[arg-type]

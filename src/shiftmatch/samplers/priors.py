@@ -20,7 +20,7 @@ Prior = Callable[[Params], Scalar]
 Rows = Float[Tensor, "n d"]
 Square = Float[Tensor, "d d"]
 
-PATCH_CHUNK = 1000
+PATCH_CHUNK = 100
 """Images whose patches are in memory at once."""
 
 

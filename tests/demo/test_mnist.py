@@ -1,9 +1,9 @@
-"""Figure 3 of the paper in small: five ways to meet MNIST-C, with what ships with the package."""
+"""Figure 3 of the paper in small: six ways to meet MNIST-C, with what ships with the package."""
 
 import pytest
 
 from shiftmatch.corruptions.registry import names
-from shiftmatch.demo.mnist import MEAN, OURS, PLAIN, Findings, MnistDemo
+from shiftmatch.demo.mnist import MEAN, OURS, PAPER, PLAIN, Findings, MnistDemo
 from shiftmatch.report.series import layer_shifts
 
 
@@ -22,8 +22,9 @@ def test_the_table_is_complete(findings: Findings) -> None:
 
 
 def test_matching_beats_plain_hmc_by_five_points_and_the_prior_made_for_it(findings: Findings) -> None:
-    """In the paper it also beats the ensemble and test-time batchnorm; with these posteriors it does not."""
+    """So does the paper's structure, by less."""
     means = findings.accuracy[MEAN]
+    assert means[OURS] > means[PAPER] > means[PLAIN] + 0.05
     assert means[OURS] > means[PLAIN] + 0.05
     assert means[OURS] > means["EmpCov"] + 0.05
 

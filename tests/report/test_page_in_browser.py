@@ -113,6 +113,8 @@ def test_on_a_phone_every_column_of_a_table_can_be_seen(tab: Tab, page: Path) ->
     assert tab.run(f"{box}.scrollWidth <= {box}.clientWidth"), "nothing has to be scrolled to"
     rights = f"[...({table}).querySelectorAll('td, thead th')].map((cell) => cell.getBoundingClientRect().right)"
     assert max(tab.run(rights)) <= PHONE
+    heading = f"[...({table}).querySelectorAll('thead th')].map((cell) => cell.scrollWidth <= cell.clientWidth)"
+    assert all(tab.run(heading)), "no name is wider than its column"
 
 
 def test_marks_do_not_overlap_numbers(tab: Tab, report: Path) -> None:

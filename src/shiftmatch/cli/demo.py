@@ -23,7 +23,8 @@ def demo(
     """Six ways to meet MNIST-C, compared in under a minute: a table, and a page with pictures.
 
     Plain HMC, the EmpCov prior, a deep ensemble, test-time batchnorm, ShiftMatch and its structure in the paper, on
-    digits and posteriors that ship with the package; nothing is downloaded. With --json the table is printed, and no page is written.
+    digits and posteriors that ship with the package; nothing is downloaded. With --json the table is printed, and no
+    page is written.
 
     Example: shiftmatch demo --out demo.html
     """

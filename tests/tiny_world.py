@@ -18,6 +18,8 @@ def write_world(root: Path) -> None:
     write_cifar10(root)
     write_cifar10_train(root)
     write_mnist(root)
+    write_idx(root / "mnist" / "train-images-idx3-ubyte", make_images(40, 28, 28))
+    write_idx(root / "mnist" / "train-labels-idx1-ubyte", make_labels(40))
     write_idx(root / "fashion-mnist" / "t10k-images-idx3-ubyte", make_images(20, 28, 28))
     write_idx(root / "fashion-mnist" / "t10k-labels-idx1-ubyte", make_labels(20))
     (root / "weights").mkdir()

@@ -1,7 +1,10 @@
 """A blur, and what is left of it."""
 
 import torch
-from paper.experiments.blur import blurred, relative_error
+from paper.blur import BLURRED, ERROR, LEFT, ROWS, UndoneBlur, blurred, relative_error, share_left, squared_errors
+from paper.claims import Verdict
+
+from shiftmatch.evaluation.scores import Score, Scores
 
 
 def test_the_blur_is_circular_gaussian_and_keeps_the_mean() -> None:
@@ -18,3 +21,36 @@ def test_the_error_is_relative_to_the_spread_of_the_truth() -> None:
     truth = torch.randn(10, 1, 4, 4, generator=torch.Generator().manual_seed(0)) + 5
     assert relative_error(truth, truth) == 0
     assert abs(relative_error(truth.mean().expand_as(truth), truth) - 1) < 1e-5
+
+
+def test_a_diagonal_blur_leaves_the_other_diagonal_sharp() -> None:
+    i = torch.arange(8)
+    along, across = torch.cos(torch.pi * (i[:, None] + i) / 2), torch.cos(torch.pi * (i[:, None] - i) / 2)
+    images = torch.stack([along, across])[:, None]
+    changed = (blurred(images, 1.0, diagonal=True) - images).abs().amax((1, 2, 3))
+    assert changed[0] > 0.5
+    assert changed[1] < 1e-5
+
+
+def test_a_blur_is_called_undone_only_if_little_of_the_error_is_left() -> None:
+    def verdict(left: float) -> Verdict:
+        rows = [
+            Score(BLURRED, "cifar10", "blur", None, ERROR, 0.3, 0, 2000, None),
+            Score(ROWS, "cifar10", "blur", None, LEFT, left, 0, 2000, 0.005),
+        ]
+        (claim,) = UndoneBlur().compare(Scores(rows))
+        return claim.verdict
+
+    assert verdict(0.62) is Verdict.DIFFERS
+    assert verdict(0.3) is Verdict.DIFFERS
+    assert verdict(0.05) is Verdict.AGREES
+
+
+def test_the_share_that_is_left_has_an_error_that_shrinks_with_the_images() -> None:
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.randn(4000, 1, 2, 2, generator=generator)
+    before, after = (truth + scale * torch.randn(truth.shape, generator=generator) for scale in (2.0, 1.0))
+    errors = [squared_errors(x, truth) for x in (after, before)]
+    few, many = (share_left(*(error[:count] for error in errors)) for count in (100, 4000))
+    assert abs(many.value - 0.5) < 3 * (many.stderr or 0)
+    assert 4 < (few.stderr or 0) / (many.stderr or 1) < 10

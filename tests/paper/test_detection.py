@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import torch
-from paper.experiments.detection import _colour, detect
+from paper.claims import Verdict
+from paper.detection import AUROC, Detection, _colour, detect
 from torch import Tensor
 
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.models.preprocessing import Preprocessing
 
 
@@ -33,3 +35,23 @@ def test_a_network_that_is_surer_of_what_it_knows_tells_all_apart(tmp_path: Path
     assert found["sure", "auroc"] == 0.0  # 200/255 is less sure than 1 − 20/255
     assert {row.data for row in rows} == {"a · b"}
     assert len(list((tmp_path / "confidences").iterdir())) == 4
+
+
+def test_networks_that_know_other_sets_are_not_mixed_up() -> None:
+    """`ensemble` is one of CIFAR networks here and one of LeNets there, and both are shown clothes."""
+    values = {
+        ("cifar10 · fashion-mnist", "ensemble"): 0.6,
+        ("cifar10 · fashion-mnist", "ensemble + ShiftMatch (paper)"): 0.8,
+        ("mnist · fashion-mnist", "ensemble"): 0.99,
+    }
+    rows = [Score(name, sets, "clean", None, AUROC, value, 0, 500, 0.01) for (sets, name), value in values.items()]
+    (claim,) = Detection().compare(Scores(rows))
+    assert (claim.ours, claim.verdict) == ("0.200", Verdict.AGREES)
+    assert claim.what.startswith("cifar10 · fashion-mnist")
+
+
+def test_the_published_table_is_of_networks_that_know_cifar10() -> None:
+    def compared(sets: str) -> int:
+        return len(Detection().compare(Scores([Score("SGD", sets, "clean", None, AUROC, 0.713, 0, 500, 0.001)])))
+
+    assert (compared("cifar10 · svhn"), compared("mnist · svhn")) == (1, 0)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shiftmatch.cli.output import complain, say
-from shiftmatch.errors import InputError, ShiftMatchError
+from shiftmatch.errors import InputError
 
 
 def reproduce(
@@ -26,14 +25,10 @@ def reproduce(
 
     Example: shiftmatch reproduce fig1 --size small --out results
     """
-    from rich.console import Console
-
-    if (Path("paper") / "experiments").is_dir() and str(Path.cwd()) not in sys.path:
+    if Path("paper/registry.py").is_file() and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        from paper.experiments.registry import EXPERIMENTS
-        from paper.experiments.reproduce import overview
-        from paper.experiments.reproduce import reproduce as run
+        from paper.__main__ import main
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("paper"):
             raise
@@ -41,24 +36,6 @@ def reproduce(
             "The experiments of the paper are not part of the installed package. Run this in a clone of the "
             "repository, in the folder that holds paper/."
         ) from error
-    console = Console()
-    if name == "list":
-        console.print(overview())
-        return
-    failed = {}
-    for each in EXPERIMENTS if name == "all" else [name]:
-        try:
-            found = run(each, size=size, out=out, data=root)
-        except ShiftMatchError as error:
-            if name != "all":
-                raise
-            failed[each] = str(error)
-            continue
-        console.print(found.table())
-        for method, reason in found.left_out.items():
-            say(f"Left out: {method}. {reason}")
-        say(f"Scores and {len(found.files) - 2} figures are in {out.resolve()}")
-    for each, reason in failed.items():
-        complain(f"{each} could not be run: {reason}")
-    if failed:
-        raise typer.Exit(1)
+    given = [name, "--size", size, "--out", str(out), *(["--root", root] if root else [])]
+    if code := main(given):
+        raise typer.Exit(code)

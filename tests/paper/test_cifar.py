@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from paper.experiments.released import weights_file
+from paper.cifar import weights_file
 
 from shiftmatch.errors import DataNotFoundError
 

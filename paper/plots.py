@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper.experiments.claims import CLEAN, mean
+from paper.claims import CLEAN, Z, mean
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.figures import COLOURS, MARKERS
 
@@ -41,8 +41,10 @@ def grouped_bars(scores: Scores, groups: Sequence[Sequence[str]], metric: str = 
     width = 0.85 / len(methods)
     for index, (name, colour, shade) in enumerate(methods):
         places = [place + (index - (len(methods) - 1) / 2) * width for place in range(len(severities))]
-        heights = [mean(scores, name, severity, metric=metric) for severity in severities]
-        axes.bar(places, heights, width, color=colour, alpha=shade, label=name)
+        found = [mean(scores, name, severity, metric=metric) for severity in severities]
+        errors = [Z * (each.stderr or 0.0) for each in found]
+        axes.bar(places, [each.value for each in found], width, color=colour, alpha=shade, label=name)
+        axes.errorbar(places, [each.value for each in found], errors, fmt="none", ecolor="black", elinewidth=0.6)
     axes.set_xticks(range(len(severities)), map(str, severities))
     axes.set(xlabel="severity", ylabel=metric.replace("_", "-"))
     axes.legend(frameon=False, fontsize=7, ncols=len(groups))
@@ -58,8 +60,8 @@ def against(scores: Scores, x: str, y: str) -> Figure:
     for index, method in enumerate(scores.values("method")):
         points = [
             [
-                mean(scores, method, metric=metric, clean=True),
-                *(mean(scores, method, s, metric=metric) for s in severities),
+                mean(scores, method, metric=metric, clean=True).value,
+                *(mean(scores, method, s, metric=metric).value for s in severities),
             ]
             for metric in (x, y)
         ]
@@ -75,8 +77,9 @@ def bars_by_set(scores: Scores, metric: str) -> Figure:
     figure = Figure(figsize=(1.5 + 2.4 * len(sets), 3.4), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(sets), sharey=True, squeeze=False).flat, sets, strict=True):
         values = {row.method: row.value for row in rows.where(data=name)}
+        errors = [Z * (row.stderr or 0.0) for row in rows.where(data=name)]
         colours = [COLOURS[index % len(COLOURS)] for index in range(len(values))]
-        axes.bar(range(len(values)), list(values.values()), color=colours)
+        axes.bar(range(len(values)), list(values.values()), yerr=errors, color=colours)
         axes.set_xticks(range(len(values)), list(values), rotation=40, ha="right", fontsize=7)
         axes.set_title(name, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)

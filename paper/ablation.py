@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paper.experiments.cifar import MATCHED, PLAIN, CifarSetting, Combination
-from paper.experiments.claims import beats
-from paper.experiments.experiment import Comparison, Figures, Root
-from paper.experiments.networks import HMC
+from paper.cifar import PAPER, PLAIN, ROWS, SPECTRUM, CifarSetting, Combination, known
+from paper.claims import Claim, beats
+from paper.run import Figures, Root
+from paper.training import HMC
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.figures import severity_curves
 
@@ -31,18 +31,23 @@ class Ablation:
     def run(self, data: Root, folder: Path) -> Scores:
         """Score them all."""
         return self.setting.evaluate(
-            [Combination(self.kind, name) for name in (PLAIN, MATCHED, *self.variants)], data, folder
+            [Combination(self.kind, name) for name in known((PLAIN, PAPER, ROWS, SPECTRUM, *self.variants))],
+            data,
+            folder,
         )
 
     def plot(self, scores: Scores) -> Figures:
         """Lines against severity."""
-        return {"accuracy": severity_curves(scores, baseline=self.kind, method=self._name(MATCHED))}
+        return {"accuracy": severity_curves(scores, baseline=self.kind, method=self._name(ROWS))}
 
-    def compare(self, scores: Scores) -> list[Comparison]:
-        """All published variants are above the plain networks and below the default; input only is the lowest."""
+    def compare(self, scores: Scores) -> list[Claim]:
+        """All published variants are above the plain networks and below the default; input only is the lowest.
+
+        They differ from rows and columns in one thing each, so that is what they are compared with.
+        """
         published = (INPUT, AFTER, FULL, JOINT)
         above = [beats(scores, self._name(name), self.kind) for name in published]
-        below = [beats(scores, self._name(MATCHED), self._name(name)) for name in published]
+        below = [beats(scores, self._name(ROWS), self._name(name)) for name in published]
         lowest = [beats(scores, self._name(name), self._name(INPUT)) for name in (AFTER, FULL, JOINT)]
         return [found for part in (*above, *below, *lowest) for found in part]
 

@@ -1,1 +1,0 @@
-"""Experiments: each a value with a run that returns what it has measured."""

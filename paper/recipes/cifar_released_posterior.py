@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from paper.experiments.released import preprocess, released
+from paper.cifar import released
+from paper.cifar import released_preprocess as preprocess
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 

@@ -31,7 +31,9 @@ from shiftmatch.core.views import View
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
+from shiftmatch.matching.distributed import share, start_processes
 from shiftmatch.matching.match import MatchedModel, fit, match
+from shiftmatch.matching.matched import load
 from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.matching.presets import Preset, paper
 from shiftmatch.matching.selection import sites
@@ -90,6 +92,7 @@ __all__ = [
     "fit",
     "fit_members",
     "freeze",
+    "load",
     "load_members",
     "match",
     "match_members",
@@ -101,7 +104,9 @@ __all__ = [
     "report",
     "sample",
     "samplers",
+    "share",
     "sites",
+    "start_processes",
     "stream",
     "streams",
     "suites",

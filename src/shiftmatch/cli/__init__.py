@@ -13,6 +13,7 @@ from shiftmatch.cli.corrupt import corrupt
 from shiftmatch.cli.data import app as data_app
 from shiftmatch.cli.demo import demo
 from shiftmatch.cli.evaluate import evaluate
+from shiftmatch.cli.export import export
 from shiftmatch.cli.fit import fit
 from shiftmatch.cli.output import FAILED, INTERRUPTED, WarnInWords, complain, explain
 from shiftmatch.cli.predict import predict
@@ -22,7 +23,7 @@ from shiftmatch.cli.sample import import_hmc, sample
 from shiftmatch.cli.sites import sites
 from shiftmatch.errors import ShiftMatchError
 
-COMMANDS = (demo, sites, fit, predict, sample, import_hmc, corrupt, evaluate, report, reproduce)
+COMMANDS = (demo, sites, fit, predict, sample, import_hmc, corrupt, evaluate, export, report, reproduce)
 RESUMES = {
     "corrupt": "What is finished is kept: the same command resumes there.",
     "data": "What has arrived is kept: the same command resumes there.",

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.errors import InputError
+from shiftmatch.matching.distributed import share, sum_over_processes
 from shiftmatch.matching.inputs import Inputs, logits_of
 
 Probabilities = Float[Tensor, "b k"]
@@ -60,6 +61,7 @@ class Average:
     """A predictor: images in, the mean of the members' probabilities out. Holds one member's outputs at a time."""
 
     parts: Sequence[Member | HasModels]
+    across_processes: bool = False
 
     def __call__(self, images: Tensor | Mapping[str, Tensor]) -> Probabilities:
         return self.predict(images).probabilities
@@ -73,19 +75,22 @@ class Average:
                 log_p = logits_of(member(*inputs.args, **inputs.kwargs)).log_softmax(-1)
             del member  # before the next one is built, so that there is never more than one
             count, total, entropy = count + 1, torch.logaddexp(total, log_p), entropy + _entropy(log_p)
+        if self.across_processes:
+            count, total, entropy = sum_over_processes(count, total, entropy)
         return Prediction(total - math.log(count), entropy / count)
 
     def members(self) -> Iterator[Member]:
         """The members one by one; those of a posterior are built when their turn comes."""
-        for part in self.parts:
+        for part in share(self.parts) if self.across_processes else self.parts:
             yield from part.models() if isinstance(part, HasModels) else (part,)
 
 
-def average(members: HasModels | Iterable[Member | HasModels]) -> Average:
+def average(members: HasModels | Iterable[Member | HasModels], *, across_processes: bool = False) -> Average:
     """Average the predictions of networks, matched networks and posteriors, in any mix; every draw has one vote.
 
     log p̄ = logsumexp_m log p_m − log M, which neither overflows nor loses small probabilities. Put networks into eval
-    mode first, as for any prediction.
+    mode first, as for any prediction. With `across_processes` the members are spread over the processes of
+    torch.distributed, at least one for each; all of them see the same images and get the same prediction.
 
     >>> from torch import nn
     >>> predict = average([nn.Linear(4, 3), nn.Linear(4, 3)])
@@ -97,7 +102,10 @@ def average(members: HasModels | Iterable[Member | HasModels]) -> Average:
     kept = parts if isinstance(parts, Sequence) else list(parts)
     if not len(kept):
         raise InputError("There is nothing to average; pass at least one network or posterior.")
-    return Average(kept)
+    if across_processes and len(kept) == 1 and isinstance(kept[0], HasModels):
+        models = kept[0].models()
+        kept = models if isinstance(models, Sequence) else list(models)
+    return Average(kept, across_processes)
 
 
 def _entropy(log_p: Probabilities) -> Float[Tensor, "b"]:

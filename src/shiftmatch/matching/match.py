@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from shiftmatch.core.covariance import ChannelMoments, Covariance, Prior, Spectrum
 from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
+from shiftmatch.matching.distributed import add_over_processes
 from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import MatchedModel
@@ -44,6 +45,7 @@ def fit(
     preprocessing: dict[str, Any] | None = None,
     batch_size: int = BATCH_SIZE,
     device: torch.device | str | None = None,
+    across_processes: bool = False,
     progress: bool = True,
 ) -> Statistics:
     """Measure the statistics of clean training data at every site: one pass, without labels or gradients.
@@ -60,6 +62,7 @@ def fit(
         preprocessing: how pixels became inputs, such as {"mean": [...], "std": [...]}; kept.
         batch_size: images per batch, where `data` is one tensor.
         device: where to run; the model's own device unless given.
+        across_processes: whether `data` is one process's share under torch.distributed; all then get the sum.
         progress: whether to show a bar.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
@@ -80,9 +83,7 @@ def fit(
         images += batch.images
         with torch.no_grad(), counting_calls():
             network(*batch.args, **batch.kwargs)
-    if images < 2:
-        raise BatchTooSmallError(f"Statistics need at least 2 images, better 1,000 or more; there was {images}.")
-    return Statistics(
+    found = Statistics(
         {site.name: recorder.measured for site, recorder in recorders.items() if recorder.measured},
         images,
         settings.batchnorm,
@@ -92,6 +93,11 @@ def fit(
         tuple(classes),
         dict(preprocessing or {}),
     )
+    if across_processes:
+        found = add_over_processes(found)
+    if found.images < 2:
+        raise BatchTooSmallError(f"Statistics need at least 2 images, better 1,000 or more; there was {found.images}.")
+    return found
 
 
 @overload
@@ -111,6 +117,7 @@ def match(
     strength: Literal["full", "moments"] | float | int = "full",
     prior_images: PriorImages | None = None,
     check_weights: bool = True,
+    across_processes: bool = False,
 ) -> MatchedModel: ...
 def match(
     model: nn.Module,
@@ -119,6 +126,7 @@ def match(
     strength: str | float | int = "full",
     prior_images: PriorImages | None = None,
     check_weights: bool = True,
+    across_processes: bool = False,
 ) -> MatchedModel | AutoMatchedModel:
     """The network that moves each batch, site by site, to the statistics of its training data.
 
@@ -133,6 +141,8 @@ def match(
             N/(N+n); for a Spectrum a pair, in the channels' moments and in the shape of the spectrum. 0 trusts the
             batch alone, infinity leaves the features alone. The default is that of the covariance.
         check_weights: whether to refuse a network with other weights than the one that was fitted.
+        across_processes: whether the batches of all processes under torch.distributed are matched as one, with one
+            all-reduce per site; their shares may differ in size. "auto" decides in one process alone.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> images = torch.randn(128, 3, 8, 8)
@@ -148,13 +158,18 @@ def match(
             f"match takes the Statistics that fit has measured; got a {type(statistics).__name__}. "
             f"Pass {hint or 'shiftmatch.fit(model, data)'}."
         )
-    full = MatchedModel(model, statistics, prior=prior_of(prior_images), check_weights=check_weights)
+    if across_processes and strength == "auto":
+        raise InputError("strength='auto' looks at the images of one process; use 'full' across processes.")
+    together, wanted = across_processes, prior_of(prior_images)
+    full = MatchedModel(model, statistics, prior=wanted, check_weights=check_weights, across_processes=together)
     if strength in ("full", 1):
         return full
     prior: Prior = full.sites[0].prior  # type: ignore[assignment]
 
     def matched(*pair: float) -> MatchedModel:
-        return MatchedModel(model, statistics, prior=Prior(*pair), check_weights=False)
+        return MatchedModel(
+            model, statistics, prior=Prior(*pair), check_weights=False, across_processes=across_processes
+        )
 
     match strength:
         case "auto" | "moments":

@@ -1,5 +1,6 @@
 """The matched network: a twin of a network that moves every batch to the statistics of its training data."""
 
+from os import PathLike
 from typing import Any
 from warnings import warn
 
@@ -19,6 +20,10 @@ from shiftmatch.matching.instrument import counting_calls, instrument, needs_cal
 from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.utils.hashing import weight_hashes
+from shiftmatch.utils.tensor_files import load_tensors, save_tensors
+
+KIND, FORMAT = "matched network", 1
+"""What files of matched networks call themselves, and the newest form of them."""
 
 FEW_IMAGES = 100
 """Below this many images a batch's own statistics are so noisy that clean images suffer, unless a prior helps."""
@@ -32,7 +37,13 @@ class MatchedModel(nn.Module):
     """
 
     def __init__(
-        self, model: nn.Module, statistics: Statistics, *, prior: Prior | None = None, check_weights: bool = True
+        self,
+        model: nn.Module,
+        statistics: Statistics,
+        *,
+        prior: Prior | None = None,
+        check_weights: bool = True,
+        across_processes: bool = False,
     ) -> None:
         super().__init__()
         for entry in statistics.values():
@@ -40,9 +51,9 @@ class MatchedModel(nn.Module):
                 submodule(model, entry.site.module)
         if check_weights:
             _check_weights(model, statistics)
-        self.statistics, self.prior = statistics, prior
+        self.statistics, self.prior, self.across_processes = statistics, prior, across_processes
         dtype = next((torch.float64 for p in model.parameters() if p.dtype == torch.float64), torch.float32)
-        matchers = {entry.site: SiteMatcher(entry, prior, dtype) for entry in statistics.values()}
+        matchers = {entry.site: SiteMatcher(entry, prior, dtype, across_processes) for entry in statistics.values()}
         self.sites = nn.ModuleList(matchers.values())
         self.network = instrument(model, matchers, statistics.batchnorm)
         self._counts_calls = needs_call_counts(matchers)
@@ -57,6 +68,14 @@ class MatchedModel(nn.Module):
             return self.network(*inputs.args, **inputs.kwargs)
         with counting_calls():
             return self.network(*inputs.args, **inputs.kwargs)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write what matching needs, without the weights of the network; `load` reads it, bit for bit."""
+        buffers = {name: torch.view_as_real(x) if x.is_complex() else x for name, x in self.sites.state_dict().items()}
+        tensors = {f"statistics/{name}": x for name, x in self.statistics.tensors(torch.float64).items()}
+        tensors |= {f"sites/{name}": x.detach().cpu().clone() for name, x in buffers.items()}
+        header = self.statistics.header() | {"prior": list(self.prior) if self.prior else None}
+        save_tensors(path, tensors, kind=KIND, version=FORMAT, header=header)
 
     def train(self, mode: bool = True) -> "MatchedModel":
         """Stays in evaluation mode."""
@@ -102,7 +121,7 @@ class MatchedModel(nn.Module):
 
     def _check_size(self, images: int) -> None:
         """Refuse, or warn of, batches that are too small for their prior."""
-        if any(max(site.prior) > 0 for site in self._modules["sites"]):  # type: ignore[union-attr]
+        if self.across_processes or any(max(site.prior) > 0 for site in self._modules["sites"]):  # type: ignore[union-attr]
             return
         advice = "mix in the training statistics: shiftmatch.match(model, statistics, prior_images=32)."
         if images == 1:
@@ -115,6 +134,31 @@ class MatchedModel(nn.Module):
                 SmallBatchWarning,
                 stacklevel=5,
             )
+
+
+def load(path: str | PathLike[str], model: nn.Module, *, check_weights: bool = True) -> MatchedModel:
+    """The matched network that `MatchedModel.save` has written, bit for bit, over the weights of `model`.
+
+    >>> import shiftmatch as sm, tempfile
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> robust = sm.match(net, sm.fit(net, torch.randn(300, 4)), prior_images=8)
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     robust.save(file.name)
+    ...     same = sm.load(file.name, net)
+    >>> images = torch.randn(5, 4)
+    >>> torch.equal(same(images), robust(images))
+    True
+    """
+    tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
+    statistics = Statistics.assemble(header, {name.removeprefix("statistics/"): x for name, x in tensors.items()})
+    prior = Prior(*header["prior"]) if header["prior"] else None
+    robust = MatchedModel(model, statistics, prior=prior, check_weights=check_weights)
+    own = robust.sites.state_dict()
+    for name in own:
+        saved = tensors[f"sites/{name}"]
+        own[name] = torch.view_as_complex(saved) if own[name].is_complex() else saved
+    robust.sites.load_state_dict(own)
+    return robust
 
 
 def _check_weights(model: nn.Module, statistics: Statistics) -> None:

@@ -10,6 +10,7 @@ from shiftmatch.core.moments import Moments
 from shiftmatch.core.spectrum import Prior
 from shiftmatch.core.views import Target
 from shiftmatch.errors import InputError, ShiftMatchError
+from shiftmatch.matching.distributed import transport_together
 from shiftmatch.matching.site import Layout
 from shiftmatch.matching.statistics import SiteStatistics, part_covariance
 from shiftmatch.shapes import Size
@@ -23,7 +24,7 @@ class PartMatcher(nn.Module):
 
     def __init__(self, covariance: Covariance, train: Sequence[Moments], space: Sequence[int], prior: Prior) -> None:
         super().__init__()
-        self.covariance, self.prior = covariance, prior
+        self.covariance, self.prior, self.across_processes = covariance, prior, False
         if isinstance(covariance, Spectrum) and (prior.shape == INFINITY or not space):  # only channel moments are left
             self.covariance, train = ChannelMoments(), covariance.channel_moments(train, space)
         for name, tensor in self.covariance.target(train, space).items():
@@ -36,6 +37,8 @@ class PartMatcher(nn.Module):
 
     def forward(self, x: Tensor, images: Size) -> Tensor:
         """The features of that many images, matched."""
+        if self.across_processes:
+            return transport_together(self.covariance, x, self.target, self.prior, int(images))
         return self.covariance.transport(x, self.target, self.prior, images)
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
@@ -59,8 +62,15 @@ class PartMatcher(nn.Module):
 class SiteMatcher(nn.Module):
     """Matches the tensor of one site, part by part: a map, and tokens apart from it."""
 
-    def __init__(self, entry: SiteStatistics, prior: Prior | None, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(
+        self,
+        entry: SiteStatistics,
+        prior: Prior | None,
+        dtype: torch.dtype = torch.float64,
+        across_processes: bool = False,
+    ) -> None:
         super().__init__()
+        self.across_processes = across_processes
         self.entry, self.prior = entry, Prior(*(entry.covariance.prior if prior is None else prior))
         self.site = entry.site
         self.parts = nn.ModuleList(self._parts(entry.site.shape)).to(dtype)
@@ -68,7 +78,7 @@ class SiteMatcher(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The tensor with its features matched; an empty batch as it is."""
         if not torch.compiler.is_compiling():
-            if len(x) == 0:
+            if len(x) == 0 and not self.across_processes:
                 return x
             if tuple(x.shape[1:]) != self.site.shape:
                 return self._resized(x)
@@ -92,6 +102,7 @@ class SiteMatcher(nn.Module):
             if isinstance(covariance, Spectrum) and space != to:
                 train = covariance.resized(train, space, to)
             found.append(PartMatcher(covariance, train, to, self.prior))
+            found[-1].across_processes = self.across_processes
         return found
 
     def _resized(self, x: Tensor) -> Tensor:

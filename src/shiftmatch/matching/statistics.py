@@ -1,10 +1,13 @@
 """Statistics: what is remembered of the training data at every site of one network."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from hashlib import sha256
 from importlib.metadata import version
 from math import ceil
 from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, final
 
 import torch
@@ -15,6 +18,7 @@ from shiftmatch.core.linalg import pack, unpack
 from shiftmatch.core.moments import Moments
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
 from shiftmatch.matching.batchnorm import BatchNormMode
+from shiftmatch.matching.packs import find_pack, push_pack, save_pack
 from shiftmatch.matching.site import Layout, Site, table
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
@@ -115,6 +119,32 @@ class Statistics(Mapping[str, SiteStatistics]):
             raise FileFormatError(
                 f"{path} lacks a part of its statistics ({error}). Fit and save them again."
             ) from error
+
+    @property
+    def weights_hash(self) -> str:
+        """SHA-256 of the hashes of all weights."""
+        return sha256(repr(self.weights).encode()).hexdigest()
+
+    def save_pretrained(
+        self, folder: str | PathLike[str], *, data: str = "", gains: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Write a pack: a folder with the statistics and a card (README.md) that says what they are.
+
+        `data` says in words what was measured; `gains` are rows for the card, such as {"data": "CIFAR-10-C", "metric":
+        "accuracy", "plain": 71.0, "matched": 80.0, "gain": 9.0, "interval": "8.5 to 9.5"}.
+        """
+        save_pack(self, folder, kind=KIND, version=FORMAT, data=data, gains=gains)
+
+    @staticmethod
+    def from_pretrained(source: str | PathLike[str]) -> "Statistics":
+        """Read a pack: a folder that `save_pretrained` has written, or a repository of the Hugging Face Hub."""
+        return Statistics.load(find_pack(source))
+
+    def push_to_hub(self, repository: str, *, data: str = "", gains: Sequence[Mapping[str, Any]] = ()) -> str:
+        """Upload a pack to a repository of the Hub (owner/name), as the account that huggingface_hub knows."""
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder, data=data, gains=gains)
+            return push_pack(Path(folder), repository)
 
     def tensors(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """The numbers, as files keep them: symmetric matrices packed, spectra in single precision."""

@@ -1,0 +1,106 @@
+"""Packs: statistics with all that is needed to use them, as a folder or a repository of the Hugging Face Hub."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from shiftmatch.errors import DataNotFoundError, ShiftMatchError
+from shiftmatch.utils.tensor_files import save_tensors
+
+if TYPE_CHECKING:
+    from shiftmatch.matching.statistics import Statistics
+
+FILE, CARD = "statistics.safetensors", "README.md"
+"""The names of the files of a pack."""
+
+
+def save_pack(
+    statistics: "Statistics",
+    folder: str | PathLike[str],
+    *,
+    kind: str,
+    version: int,
+    data: str = "",
+    gains: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """Write a folder with the statistics, every digit of them, and the card that says what they are."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_tensors(
+        folder / FILE, statistics.tensors(torch.float64), kind=kind, version=version, header=statistics.header()
+    )
+    (folder / CARD).write_text(card(statistics, data=data, gains=gains), encoding="utf-8")
+    return folder
+
+
+def find_pack(source: str | PathLike[str]) -> Path:
+    """The file of statistics in a folder, or in a repository of the Hub, which is downloaded once."""
+    if Path(source).is_dir():
+        if (Path(source) / FILE).is_file():
+            return Path(source) / FILE
+        raise DataNotFoundError(f"{source} is no pack of statistics: it has no file {FILE}.")
+    if not isinstance(source, str) or source.count("/") != 1 or source.startswith((".", "/")):
+        raise DataNotFoundError(f"There is no folder {source}. A pack is a folder, or a repository as owner/name.")
+    try:
+        return Path(_hub().hf_hub_download(source, FILE))
+    except (OSError, ValueError) as error:
+        raise DataNotFoundError(
+            f"There is no folder {source}, and the Hub gave none: {error} Check the name and the connection."
+        ) from error
+
+
+def push_pack(folder: Path, repository: str, **settings: Any) -> str:
+    """Upload a pack to a repository of the Hub, which is created if it is new; returns its address."""
+    hub = _hub()
+    hub.create_repo(repository, exist_ok=True, **settings)
+    hub.upload_folder(repo_id=repository, folder_path=folder)
+    return f"https://huggingface.co/{repository}"
+
+
+def card(statistics: "Statistics", *, data: str = "", gains: Sequence[Mapping[str, Any]] = ()) -> str:
+    """A page in Markdown: data, counts, protocol, and measured gains with their intervals."""
+    kinds = sorted({type(entry.covariance).__name__ for entry in statistics.values()})
+    prepared = [f"  - {name}: {value}" for name, value in statistics.preprocessing.items()] or ["  - not recorded"]
+    lines = [
+        "---",
+        "library_name: shiftmatch",
+        "tags: [robustness, test-time-adaptation]",
+        "---",
+        "# Statistics for shiftmatch",
+        "",
+        "What a trained network's features look like on its clean training images, site by site.",
+        "",
+        f"- data: {data or statistics.note or 'not recorded'}",
+        f"- images: {statistics.images:,}",
+        f"- sites: {len(statistics)}, {', '.join(kinds)}; BatchNorm: {statistics.batchnorm}",
+        f"- inputs: {', '.join(' × '.join(map(str, shape)) for shape in statistics.inputs.values())}",
+        f"- classes: {', '.join(statistics.classes) or 'not recorded'}",
+        "- preprocessing:",
+        *prepared,
+        f"- network: {len(statistics.weights)} tensors, SHA-256 {statistics.weights_hash}",
+        "",
+        "```python",
+        "import shiftmatch as sm",
+        "",
+        'statistics = sm.Statistics.from_pretrained("this folder or repository")',
+        "robust = sm.match(model, statistics)  # refused if the weights are others",
+        "```",
+    ]
+    if gains:
+        lines += ["", "## Measured gains", "", f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
+        lines += [f"| {' | '.join(str(row.get(key, '')) for key in _COLUMNS)} |" for row in gains]
+    return "\n".join(lines) + "\n"
+
+
+_COLUMNS = ("data", "metric", "plain", "matched", "gain", "interval")
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError as error:
+        raise ShiftMatchError("The Hub needs huggingface_hub: pip install 'shiftmatch[hub]'.") from error
+    return huggingface_hub

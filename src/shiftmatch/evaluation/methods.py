@@ -112,7 +112,13 @@ def method_named(name: str, *, pixel_std: float = 1.0) -> Method:
     return paper_setting(pixel_std) if found.name == PAPER else found
 
 
-def matching(*, at: Place = "pre-activation", prior_images: float | int | None = None, **settings: Any) -> Prepare:
+def matching(
+    *,
+    at: Place = "pre-activation",
+    prior_images: float | int | None = None,
+    strength: str = "full",
+    **settings: Any,
+) -> Prepare:
     """Match features to those of the training data; `settings` are those of `fit`."""
 
     def prepare(members: Members, batches: Batches, path: Path | None) -> Members:
@@ -121,12 +127,12 @@ def matching(*, at: Place = "pre-activation", prior_images: float | int | None =
             measured = _measured_before(path, known["note"], len(members)) or fit_members(
                 members, batches, path, sites=sites(members[0], batches[0], at=at), **known
             )
-            return match_members(members, measured, prior_images=prior_images)
+            return match_members(members, measured, prior_images=prior_images, strength=strength)
         fitted = [
             fit(member, batches, sites=sites(member, batches[0], at=at), progress=False, **known)
             for member in track(members, "measuring statistics")
         ]
-        return match_members(members, fitted, prior_images=prior_images)
+        return match_members(members, fitted, prior_images=prior_images, strength=strength)
 
     return prepare
 
@@ -211,6 +217,11 @@ _METHODS = [
     ),
     ("channel moments", "mean and variance of every channel", matching(covariance=ChannelMoments())),
     (DEFAULT, "mean and variance of every frequency of every channel: the default", matching(covariance=Spectrum())),
+    (
+        "ShiftMatch: auto",
+        "plain, channel moments and spectrum, weighted by the network's confidence",
+        matching(covariance=Spectrum(), strength="auto"),
+    ),
     (
         "ShiftMatch: rows and columns",
         "rows, then columns, of every channel: the paper's structure",

@@ -1,4 +1,4 @@
-"""What matching costs, as a ratio to the plain forward pass: in the pieces in which that is fastest, and in one piece."""
+"""What matching costs beside the plain forward pass, in the pieces in which that is fastest and in one piece."""
 
 import torch
 from benchmarks.harness import Cases, Settings, medians

@@ -11,7 +11,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from paper.cifar import PAPER, SPECTRUM, CifarSetting, Combination, known
+from paper.cifar import PAPER, ROWS, SPECTRUM, CifarSetting, Combination, known
 from paper.claims import CLEAN, Claim, beside, stated
 from paper.mnist import MnistPosteriors
 from paper.plots import bars_by_set
@@ -90,7 +90,7 @@ class Detection:
         harm = [
             stated(f"{sets}: {method} does little harm to the AUROC of {plain}", _less(value, before), (-LITTLE, inf))
             for (sets, metric, method), value in found.items()
-            if metric == AUROC and method.endswith((f" + {PAPER}", f" + {SPECTRUM}"))
+            if metric == AUROC and method.endswith((PAPER, ROWS, SPECTRUM))
             for plain in [method.split(" + ")[0]]
             for before in [found[sets, metric, plain]]
         ]

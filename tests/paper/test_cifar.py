@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from paper.cifar import weights_file
+from paper.cifar import CifarSetting, Combination, weights_file
+from paper.training import ENSEMBLE, SGD, Networks
 
 from shiftmatch.errors import DataNotFoundError
 
@@ -22,3 +23,15 @@ def test_the_environment_names_another_folder(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "resnet20.safetensors").touch()
     monkeypatch.setenv("SHIFTMATCH_WEIGHTS", str(tmp_path))
     assert weights_file("resnet20.safetensors") == tmp_path / "resnet20.safetensors"
+
+
+def test_members_that_are_not_shipped_yet_are_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paper.training.SHIPPED", tmp_path)
+    setting = CifarSetting(Networks(shipped=True, members=2))
+    ready, missing = setting.predictors([Combination(ENSEMBLE)], tmp_path, tmp_path)
+    assert not ready
+    assert "cifar_frn 0" in missing[ENSEMBLE]
+    with pytest.raises(DataNotFoundError):
+        setting.predictors([Combination(SGD)], tmp_path, tmp_path)

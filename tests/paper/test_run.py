@@ -36,6 +36,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sample, "network", lambda self, data: small_network())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_scores_figures_and_comparisons_come_out(name: str, root: Path, tmp_path: Path) -> None:
     found = run.reproduce(name, EXPERIMENTS[name], size="tiny", out=tmp_path, data=root)
@@ -51,6 +52,7 @@ def test_scores_figures_and_comparisons_come_out(name: str, root: Path, tmp_path
     assert str(root) not in (tmp_path / f"{name}.json").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named(root: Path, tmp_path: Path) -> None:
     left_out = run.reproduce("fig1", EXPERIMENTS["fig1"], size="tiny", out=tmp_path, data=root).left_out
     assert set(left_out) >= {
@@ -63,6 +65,7 @@ def test_what_is_missing_is_named(root: Path, tmp_path: Path) -> None:
     assert "shiftmatch data get cifar10.1-v6" in left_out["ensemble + ShiftMatch (paper) (cifar10.1-v6)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fig4", "augmentation"])
 def test_a_second_run_from_scratch_gives_the_same_bytes(name: str, root: Path, tmp_path: Path) -> None:
     run.reproduce(name, EXPERIMENTS[name], size="tiny", out=tmp_path / "first", data=root)

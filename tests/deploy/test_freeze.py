@@ -47,3 +47,10 @@ def test_matrix_structures_and_batch_statistics_are_refused_in_words() -> None:
         sm.freeze(matched(batchnorm="batch"), corrupted(50))
     with pytest.raises(InputError, match="frozen for"):
         sm.freeze(matched(), corrupted(50))(torch.zeros(1, 3, 9, 9))
+
+
+def test_the_map_of_a_spectrum_takes_the_place_of_the_batchnorm_before_it() -> None:
+    robust = matched()
+    frozen = sm.freeze(robust, corrupted(50))
+    assert not [module for module in frozen.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert [module for module in robust.modules() if isinstance(module, nn.BatchNorm2d)]

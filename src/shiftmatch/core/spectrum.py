@@ -266,6 +266,8 @@ def _channel_moments(mean: Tensor, variance: Tensor, target: Target) -> tuple[Te
     """Mean and variance of channels from those of their coefficients; the zero frequency counts for the mean alone."""
     level = mean[:, :1].real / target["unit"][0]
     within = (variance * target["weight"]).sum(-1, keepdim=True)
+    if mean.shape[1] == 1:  # a map of one position; some runtimes cannot sum over no frequencies
+        return level, within
     between = (_square(mean) * target["weight"])[:, 1:].sum(-1, keepdim=True)
     return level, within + between
 

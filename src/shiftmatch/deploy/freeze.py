@@ -16,8 +16,8 @@ from shiftmatch.matching.match import MatchedModel
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
 from shiftmatch.matching.site import Site
 
-MAX_DENSE_SIDE = 64
-"""Maps of at most so many positions are moved by one matrix product per channel; larger ones axis by axis."""
+MAX_DENSE_SIZE = 64
+"""Maps of at most so many positions are transformed by one matrix product; larger ones axis by axis."""
 
 
 def freeze(robust: MatchedModel, reference: object) -> "FrozenModel":
@@ -95,19 +95,6 @@ class ChannelMap(nn.Module):
         return torch.addcmul(self.offset, x, self.gain).to(x.dtype)  # type: ignore[arg-type]
 
 
-class DenseMap(nn.Module):
-    """X' = M_c x + b_c in every channel c: both transforms and the gain between them in one small matrix."""
-
-    def __init__(self, transposed: Tensor, offset: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("transposed", transposed)  # c f f
-        self.register_buffer("offset", offset[:, None])  # c 1 f
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows = x.flatten(2).transpose(0, 1).to(self.offset.dtype)  # type: ignore[arg-type]
-        return torch.baddbmm(self.offset, rows, self.transposed).transpose(0, 1).reshape(x.shape).to(x.dtype)  # type: ignore[arg-type]
-
-
 class SpectralMap(nn.Module):
     """X' = D⁻¹ (gain · D x) + offset, with the offset of features rather than of coefficients."""
 
@@ -125,6 +112,32 @@ class SpectralMap(nn.Module):
         z = self.covariance.coefficients(x, target)
         moved = self.covariance.features(z * target["gain"], target, x.shape[2:])
         return (moved + target["offset"]).to(x.dtype)
+
+
+class ImageMap(nn.Module):
+    """The same for images in the DCT basis, D = rows ⊗ columns: small ones by one matrix, others axis by axis."""
+
+    rows: Tensor
+    columns: Tensor
+    gain: Tensor
+    offset: Tensor
+
+    def __init__(self, rows: Tensor, columns: Tensor, gain: Tensor, offset: Tensor) -> None:
+        super().__init__()
+        self._small = gain[0].numel() <= MAX_DENSE_SIZE
+        if self._small:
+            rows, columns = torch.kron(rows, columns), torch.empty(0)
+            gain, offset = gain.flatten(1), offset.flatten(1)
+        for name, tensor in {"rows": rows, "columns": columns, "gain": gain, "offset": offset}.items():
+            self.register_buffer(name, tensor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, columns, features = self.rows, self.columns, x.to(self.gain.dtype)
+        if self._small:
+            z = (features.flatten(2) @ rows.mT) * self.gain
+            return (z @ rows + self.offset).reshape(x.shape).to(x.dtype)
+        z = (rows @ (features @ columns.mT)) * self.gain
+        return (rows.mT @ z @ columns + self.offset).to(x.dtype)
 
 
 class SiteMap(nn.Module):
@@ -191,19 +204,24 @@ def _map(
     assert isinstance(covariance, Spectrum)
     gain, offset = gain.reshape(shape), offset.reshape(shape)
     shift = covariance.features(offset[None], target, space)[0]
-    if covariance.basis == "dct" and space.numel() <= MAX_DENSE_SIDE:
-        basis = torch.eye(space.numel()).to(shift).reshape(-1, 1, *space)
-        columns = covariance.features(covariance.coefficients(basis, target) * gain, target, space)  # f c *space
-        return DenseMap(columns.flatten(2).transpose(0, 1).contiguous(), shift.flatten(1))
+    if covariance.basis == "dct" and len(space) == 2:
+        return ImageMap(target["matrix0"], target["matrix1"], gain, shift)
     return SpectralMap(covariance, target, gain, shift)
 
 
 def _fold(plain: nn.Module, site: Site, found: SiteMap) -> bool:
-    """Fold a map of whole channels into the layer whose output it moves, where that is exact."""
+    """Make one of a map and the layer whose output it moves, where that is exact."""
     part = found.parts[0]
-    if site.is_input or site.function or site.calls > 1 or len(found.parts) > 1 or not isinstance(part, ChannelMap):
+    if site.is_input or site.function or site.calls > 1 or len(found.parts) > 1 or not site.module:
         return False
-    layer, gain, offset = submodule(plain, site.module), part.gain.flatten(), part.offset.flatten()  # type: ignore[operator]
+    layer = submodule(plain, site.module)
+    if type(layer).forward not in _KNOWN_FORWARDS or layer._forward_hooks or "forward" in vars(layer):
+        return False  # what a subclass or a hook does after the layer would move too
+    if isinstance(part, ImageMap):
+        return _absorb(plain, site, found, layer, part)
+    if not isinstance(part, ChannelMap):
+        return False
+    gain, offset = part.gain.flatten(), part.offset.flatten()  # type: ignore[operator]
     channels_last = isinstance(layer, nn.Linear) and site.layout.channel == len(site.shape)
     convolution = isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d) and site.layout.channel == 1
     if isinstance(layer, _BatchNorm) and layer.weight is not None and site.layout.channel == 1:
@@ -212,12 +230,25 @@ def _fold(plain: nn.Module, site: Site, found: SiteMap) -> bool:
         scale = gain.reshape(-1, *[1] * (layer.weight.ndim - 1))  # type: ignore[operator]
     else:
         return False
-    if type(layer).forward not in _KNOWN_FORWARDS or layer._forward_hooks or "forward" in vars(layer):
-        return False  # what a subclass or a hook does after the layer would move too
     weight: Tensor = layer.weight  # type: ignore[assignment]
     bias: Tensor = torch.zeros_like(offset) if layer.bias is None else layer.bias  # type: ignore[assignment]
     layer.weight = nn.Parameter((weight.detach() * scale).to(weight.dtype), weight.requires_grad)
     layer.bias = nn.Parameter((bias.detach() * gain + offset).to(weight.dtype), weight.requires_grad)
+    return True
+
+
+def _absorb(plain: nn.Module, site: Site, found: SiteMap, layer: nn.Module, part: ImageMap) -> bool:
+    """Let the map of an image's spectrum do the work of the BatchNorm before it, in whose place it then is."""
+    if not isinstance(layer, _BatchNorm) or layer.running_mean is None or layer.running_var is None:
+        return False
+    scale = torch.rsqrt(layer.running_var.double() + layer.eps) * (1 if layer.weight is None else layer.weight.detach())
+    shift = (0 if layer.bias is None else layer.bias.detach()) - layer.running_mean.double() * scale
+    scale, shift = (x.to(part.gain.dtype).reshape(-1, *[1] * (part.gain.ndim - 1)) for x in (scale, shift))
+    constant = shift.expand_as(part.gain).reshape(1, *site.shape)
+    part.offset = part(constant)[0].reshape(part.offset.shape)
+    part.gain = part.gain * scale
+    parent, _, name = site.module.rpartition(".")
+    plain.get_submodule(parent)._modules[name] = found
     return True
 
 

@@ -1,4 +1,4 @@
-"""Every benchmark, or those named: python -m benchmarks matching roots; make bench runs all.
+"""Every benchmark, or those named: python -m benchmarks matching fitting; make bench runs all.
 
 Prints a table and writes the figures down. With --compare, nothing is measured: the last figures and the baseline are
 shown side by side. With --baseline, the figures become the baseline, and the table in

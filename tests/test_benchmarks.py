@@ -59,10 +59,10 @@ def test_every_subject_can_be_run_alone_and_is_written_down(
 ) -> None:
     folder = Path(harness.__file__).parent
     assert all((folder / f"{subject}.py").exists() for subject in SUBJECTS)
-    monkeypatch.setattr("benchmarks.roots.run", lambda settings: {"case": {"runs": float(settings.runs)}})
+    monkeypatch.setattr("benchmarks.fitting.run", lambda settings: {"case": {"runs": float(settings.runs)}})
     monkeypatch.setattr("benchmarks.__main__.apart", lambda function, *args: function(*args))
-    main(["roots"], threads=1, runs=3, out=tmp_path / "figures.json")
-    assert load(tmp_path / "figures.json") == {"roots": {"case": {"runs": 3.0}}}
+    main(["fitting"], threads=1, runs=3, out=tmp_path / "figures.json")
+    assert load(tmp_path / "figures.json") == {"fitting": {"case": {"runs": 3.0}}}
     assert "runs" in capsys.readouterr().out
 
 

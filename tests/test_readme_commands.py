@@ -79,7 +79,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     real = (DATA / "cifar-10-batches-bin").is_dir()
     monkeypatch.setenv("SHIFTMATCH_DATA", str(DATA if real else tmp_path / "data"))
     if find_spec("paper.registry"):
-        monkeypatch.setattr("paper.registry.SIZES", ("tiny",))
+        monkeypatch.setattr("paper.registry.SIZES", ("tiny", "small", "paper"))
     monkeypatch.setenv("HOME", str(tmp_path))  # nothing is written into anybody's home
     return tmp_path
 

@@ -32,7 +32,7 @@ def write_images() -> None:
 def write_statistics() -> None:
     train = embedded.preprocess(data.load("mnist", "train").images[torch.arange(TRAIN)])
     for name in embedded.POSTERIORS:
-        for covariance in embedded.COVARIANCES:
+        for covariance in embedded.SHIPPED[name]:
             path = embedded.statistics_file(name, covariance)
             note = f"pixels / 255, mean {embedded.MEAN}, std {embedded.STD}"
             members = embedded.posterior(name).models()

@@ -360,7 +360,7 @@ def test_another_image_size_is_matched_by_a_resampled_spectrum() -> None:
         moved = sm.match(net, statistics, prior_images=0)(2 * larger + 1)
     assert (moved - net(larger)).norm() < 0.3 * (net(2 * larger + 1) - net(larger)).norm()
     rows = sm.fit(net, maps(200, 3, 8, 8), covariance=sm.SpatialKronecker, progress=False)
-    with pytest.raises(InputError, match="Resize the images"):
+    with pytest.warns(sm.errors.OtherSizeWarning), pytest.raises(InputError, match="Resize the images"):
         sm.match(net, rows, prior_images=1)(larger)
 
 

@@ -28,8 +28,8 @@ def evaluate(
         str,
         typer.Option(
             help="With commas between, or all: plain, batchnorm, batchnorm-prior, batchnorm-running, channel moments, "
-            "ShiftMatch (that is, ShiftMatch: spectrum), ShiftMatch: rows and columns, ShiftMatch + batchnorm, "
-            "ShiftMatch (paper), ShiftMatch: Kronecker, ShiftMatch: SpatialFull, "
+            "ShiftMatch (that is, ShiftMatch: spectrum), ShiftMatch: auto, ShiftMatch: rows and columns, "
+            "ShiftMatch + batchnorm, ShiftMatch (paper), ShiftMatch: Kronecker, ShiftMatch: SpatialFull, "
             "ShiftMatch: ChannelJoint, ShiftMatch: input only, ShiftMatch: after activations, CORAL, Tent."
         ),
     ] = "plain,batchnorm,ShiftMatch",

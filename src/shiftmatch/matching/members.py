@@ -89,9 +89,7 @@ def fit_members(
     return load_members(path)
 
 
-def match_members(
-    members: Sequence[nn.Module], statistics: Sequence[Statistics], **settings: Any
-) -> LazySequence[MatchedModel | AutoMatchedModel]:
+def match_members(members: Sequence[nn.Module], statistics: Sequence[Statistics], **settings: Any) -> LazySequence[Any]:
     """The members, each matched to its own statistics when it is asked for; `settings` are those of `match`."""
     if len(members) != len(statistics):
         raise StatisticsMismatchError(

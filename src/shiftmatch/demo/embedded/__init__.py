@@ -21,6 +21,8 @@ FOLDER = Path(__file__).parent
 IMAGES = FOLDER / "mnist.npz"
 POSTERIORS = ("gaussian", "empcov", "ensemble")
 COVARIANCES = ("Spectrum", "SpatialKronecker", "ChannelMoments")
+SHIPPED = {"gaussian": COVARIANCES, "empcov": ("Spectrum",), "ensemble": ("Spectrum",)}
+"""Which statistics there are of which draws: the demo compares structures for one posterior."""
 MEAN, STD = 0.1307, 0.3081
 """Of all MNIST training pixels, divided by 255: what the networks were trained with."""
 
@@ -83,6 +85,7 @@ def posterior_file(name: str) -> Path:
 
 def statistics_file(name: str, covariance: str) -> Path:
     """Where the statistics of those draws are."""
-    if covariance not in COVARIANCES:
-        raise InputError(f"The package has no statistics with {covariance!r}; it has {', '.join(COVARIANCES)}.")
+    if covariance not in SHIPPED.get(name, COVARIANCES):
+        known = ", ".join(SHIPPED.get(name, COVARIANCES))
+        raise InputError(f"The package has no statistics of {name!r} with {covariance!r}; it has {known}.")
     return posterior_file(name).with_suffix(f".{covariance}.safetensors")

@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 CODE := src tests examples benchmarks paper
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check format bench bench-baseline bench-compare clean
+.PHONY: help setup demo test fuzz lint check format bench bench-baseline bench-compare clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ demo: setup  ## see it work: MNIST-C in under a minute, as a table and a page
 
 test: setup  ## run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+fuzz: setup  ## read 200,000 damaged files: none may crash, hang or fill the memory
+	$(BIN)/python -m tests.fuzz --out paper/results/fuzz.json
 
 lint: setup  ## check format, lint and strict types
 	$(BIN)/ruff format --check $(CODE)

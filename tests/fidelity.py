@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
 from shared_data import SHARED
 from torch import Tensor
 
@@ -78,3 +79,21 @@ def deviation(suite: str, name: str, severity: int | None, seeds: range) -> tupl
     ours = [summary(corrupt(images, name, severity=severity, suite=suite, seed=seed)) for seed in seeds]
     ratios = np.stack(ours) / target
     return np.abs(ratios.mean(0) - 1), ratios.std(0, ddof=1)
+
+
+def published_ice(images: slice) -> NDArray[np.float64]:
+    """The pieces of ice (NCHW, 0 to 255) that the published generator laid over those images at severities 3 to 5.
+
+    Frost is keep·x + weight·ice, rounded down. Where it is white the ice is only known to be no darker than that
+    would need: such pixels take the nearest known value, if that is lighter.
+    """
+    x, pieces = clean("cifar10-c")[images].double().numpy(), []
+    for severity in (3, 4, 5):
+        keep, weight = SUITES["cifar10-c"].corruptions["frost"].level(severity)
+        frosted = reference("cifar10-c", "frost", severity)[images].double().numpy()
+        ice, white = (frosted + 0.5 - keep * x) / weight, frosted == 255
+        for piece, unknown in zip(ice.reshape(-1, 32, 32), white.reshape(-1, 32, 32), strict=True):
+            nearest = distance_transform_edt(unknown, return_distances=False, return_indices=True)
+            np.maximum(piece, piece[tuple(nearest)], out=piece)
+        pieces.append(ice.clip(0, 255))
+    return np.concatenate(pieces)

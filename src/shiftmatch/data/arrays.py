@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from shiftmatch.data.readers import read_array
+from shiftmatch.data.readers import NUMPY_ERRORS, read_array
 from shiftmatch.errors import FileFormatError
 from shiftmatch.models.preprocessing import Preprocessing
 
@@ -34,8 +34,11 @@ def read_npz(path: Path) -> tuple[Array, Array | None]:
                 raise FileFormatError(
                     f"{path} has no array called {', '.join(IMAGE_ARRAYS)}; it has {', '.join(file.files) or 'none'}."
                 )
-            return file[names["images"]], file[names["labels"]] if names["labels"] else None
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            images, labels = file[names["images"]], file[names["labels"]] if names["labels"] else None
+            if not isinstance(images, np.ndarray) or not isinstance(labels, np.ndarray | None):
+                raise FileFormatError(f"{path} holds files that are no arrays of NumPy. Save it with numpy.savez.")
+            return images, labels
+    except (*NUMPY_ERRORS, OSError, LookupError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(f"{path} is not a complete .npz file of numbers ({error}). Save it again.") from error

@@ -1,10 +1,11 @@
 """Downloads that survive broken transfers, lost mirrors and wrong bytes; checksums, archives, records."""
 
+import errno
 import gzip
 import hashlib
 import http.client
 import json
-import shutil
+import lzma
 import tarfile
 import tempfile
 import urllib.error
@@ -21,11 +22,15 @@ from shiftmatch.utils.progress import track
 
 CHUNK = 1 << 20
 ATTEMPTS = 3
+MAX_RATIO, MIN_LIMIT = 100, 1 << 28
+"""An archive may grow so many times when it is unpacked, or to so many bytes; published sets grow tenfold at most."""
 TIMEOUT_SECONDS = 30.0
 RANGE_NOT_SATISFIABLE = 416
 PROVENANCE = "shiftmatch.json"
 """The file that marks a folder whose contents shiftmatch made, and says how."""
 _BROKEN = (OSError, http.client.HTTPException)
+_MALFORMED = (EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError, LookupError, MemoryError)
+"""What the standard library raises for archives with strange entries."""
 
 
 def download(urls: Sequence[str], target: Path, *, checksum: str, progress: bool = True) -> str:
@@ -120,27 +125,42 @@ def verify(path: Path, expected: str) -> None:
 def unpack(archive: Path, folder: Path) -> None:
     """Put the contents of a .tar, .tar.gz, .zip or single-file .gz into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
+    most = max(MIN_LIMIT, MAX_RATIO * archive.stat().st_size)
     try:
         if archive.suffix == ".zip" or ".tar" in archive.suffixes:
-            _unpack_tree(archive, folder)
+            _unpack_tree(archive, folder, most)
         else:
             with gzip.open(archive) as packed, atomic_path(folder / archive.stem) as path, path.open("wb") as file:
-                shutil.copyfileobj(packed, file)
-    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise FileFormatError(
-            f"{archive} cannot be unpacked ({error}); expected a complete archive without links or paths that leave "
-            f"the folder. Delete it and fetch it again."
-        ) from error
+                while chunk := packed.read(CHUNK):
+                    _check_size(file.tell() + len(chunk), most)
+                    file.write(chunk)
+    except OSError as error:
+        if not isinstance(error, gzip.BadGzipFile) and error.errno != errno.EINVAL:  # such as a full disk
+            raise
+        raise _damaged(archive, error) from error
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, *_MALFORMED) as error:
+        raise _damaged(archive, error) from error
 
 
-def _unpack_tree(archive: Path, folder: Path) -> None:
+def _damaged(archive: Path, error: Exception) -> FileFormatError:
+    return FileFormatError(
+        f"{archive} cannot be unpacked ({error}); expected a complete archive without links or paths that leave the "
+        f"folder. Delete it and fetch it again."
+    )
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise zipfile.BadZipFile(f"it would take more than {most:,} bytes, as if made to fill the disk")
+
+
+def _unpack_tree(archive: Path, folder: Path, most: int) -> None:
     """Unpack aside, then move into place: what has its name is whole."""
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as aside:
         if archive.suffix == ".zip":
-            _unzip(archive, Path(aside))
+            _unzip(archive, Path(aside), most)
         else:
-            with tarfile.open(archive) as tar:
-                tar.extractall(aside, filter="data")
+            _untar(archive, Path(aside), most)
         _move(Path(aside), folder)
 
 
@@ -153,8 +173,22 @@ def _move(source: Path, target: Path) -> None:
         source.replace(target)
 
 
-def _unzip(archive: Path, folder: Path) -> None:
+def _untar(archive: Path, folder: Path, most: int) -> None:
+    total = 0
+
+    def checked(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
+        nonlocal total
+        total += max(0, member.size)
+        _check_size(total, most)
+        return tarfile.data_filter(member, path)
+
+    with tarfile.open(archive) as tar:
+        tar.extractall(str(folder), filter=checked)
+
+
+def _unzip(archive: Path, folder: Path, most: int) -> None:
     with zipfile.ZipFile(archive) as packed:
+        _check_size(sum(entry.file_size for entry in packed.infolist()), most)
         for name in packed.namelist():
             if not (folder / name).resolve().is_relative_to(folder.resolve()):
                 raise zipfile.BadZipFile(f"the entry {name!r} points outside the folder")

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftmatch.data.images import ImageSource, class_folders
+from shiftmatch.data.matlab import parse_matlab
 from shiftmatch.errors import FileFormatError
 
 Read = tuple[ImageSource, Int64[Tensor, "n"]]
@@ -20,6 +22,8 @@ Reader = Callable[[Sequence[Path]], Read]
 
 # Arrays are mapped copy-on-write: large sets need no memory, and no write ever reaches the file.
 _MAP: Literal["c"] = "c"
+NUMPY_ERRORS = (ValueError, EOFError, OverflowError, MemoryError, RecursionError, SyntaxError, TypeError, TokenError)
+"""What NumPy raises for headers that are not as they should be: it evaluates them as Python literals."""
 UNSIGNED_BYTES = 0x08
 """The code of the type in an idx header."""
 
@@ -52,15 +56,14 @@ def read_arrays(paths: Sequence[Path]) -> Read:
 
 def read_matlab(paths: Sequence[Path]) -> Read:
     """SVHN's format: X is H × W × C × N, y holds 1…10, where 10 stands for the digit 0."""
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
     (path,) = paths
     try:
-        contents = loadmat(str(path), variable_names=["X", "y"])
+        contents = parse_matlab(np.memmap(path, np.uint8, _MAP).data)
         images, labels = contents["X"].transpose(3, 2, 0, 1).astype(np.uint8, order="C"), contents["y"].ravel()
-    except (ValueError, TypeError, LookupError, OSError, NotImplementedError, MatReadError, zlib.error) as error:
+    except (ValueError, KeyError, zlib.error) as error:
         raise _wrong(path, "a MATLAB 5 file with the arrays X and y", repr(error)) from error
+    if not np.isfinite(labels).all() or len(images) != len(labels):
+        raise _wrong(path, "one label for each image", f"{len(images)} images, {labels.dtype} labels {labels.shape}")
     return torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64) % 10)
 
 
@@ -74,7 +77,7 @@ def read_array(path: Path) -> NDArray[np.generic]:
     """A .npy file, memory-mapped; an array of Python objects is refused."""
     try:
         return np.lib.format.open_memmap(path, _MAP)
-    except (ValueError, EOFError) as error:
+    except NUMPY_ERRORS as error:
         raise _wrong(path, "a complete .npy file of numbers", str(error)) from error
 
 

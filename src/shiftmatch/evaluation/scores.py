@@ -186,7 +186,7 @@ class Scores(Sequence[Score]):
                 f"{', '.join(lines[0]) if lines else 'an empty file'}. Scores are what shiftmatch evaluate writes."
             )
         beside = Path(path).with_suffix(".json")
-        provenance = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
+        provenance = _load_provenance(beside) if beside.exists() else {}
         width = len(lines[0])
         rows = [_parsed(line, width, number, path) for number, line in enumerate(lines[1:], start=2)]
         return Scores(rows, provenance, _load_correct(Path(path).with_suffix(".safetensors")))
@@ -237,15 +237,31 @@ def _save_correct(path: Path, correct: Correct) -> None:
     save_tensors(path, tensors, kind=KIND, version=FORMAT, header=header)
 
 
+def _load_provenance(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} does not say how its scores were made ({error}). Remove it.") from error
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{path} does not say how its scores were made: it holds {found!r:.40}. Remove it.")
+    return found
+
+
 def _load_correct(path: Path) -> Correct:
     if not path.exists():
         return {}
     tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
-    cells = zip(header["cells"], header["images"], strict=True)
-    return {
-        Key(*key): np.unpackbits(tensors[str(i)].numpy(), count=images).astype(np.bool_)
-        for i, (key, images) in enumerate(cells)
-    }
+    try:
+        cells = list(zip(header["cells"], header["images"], strict=True))
+        return {Key(*key): _unpacked(tensors[str(i)], images) for i, (key, images) in enumerate(cells)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path} lacks a part of what it should hold ({error!r}). Remove it.") from error
+
+
+def _unpacked(bits: torch.Tensor, count: int) -> NDArray[np.bool_]:
+    if not 0 <= count <= 8 * bits.numel():
+        raise ValueError(f"{count} images in {bits.numel()} bytes")
+    return np.unpackbits(bits.numpy(), count=count).astype(np.bool_)
 
 
 def _parsed(line: Sequence[str], width: int, number: int, path: str | PathLike[str]) -> Score:

@@ -90,7 +90,7 @@ def _read(path: Path) -> Any:
             f"{path} holds more than weights (such as a whole pickled network), and opening that could run code, or it "
             f"is no file of torch.save. Save the weights alone: torch.save(net.state_dict(), 'net.pt')."
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except Exception as error:  # torch's reader raises whatever it meets in a damaged file
         raise FileFormatError(f"{path} is damaged or no file of weights ({error}). Copy or save it again.") from error
 
 
@@ -105,10 +105,11 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _is_scripted(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
+    try:
+        with zipfile.ZipFile(path) as file:
+            return any("/code/" in name for name in file.namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):  # no archive, or a damaged one
         return False
-    with zipfile.ZipFile(path) as file:
-        return any("/code/" in name for name in file.namelist())
 
 
 def _find_state(found: Any, path: str | PathLike[str]) -> dict[str, Tensor]:

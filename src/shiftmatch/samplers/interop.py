@@ -4,9 +4,11 @@ The published samples are pickles of Haiku parameter trees: `model_step_<n>.pt` 
 of every chain. They are read without running any of their code, and renamed for our networks.
 """
 
+import io
 import os
 import pickle
 import re
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftmatch.errors import FileFormatError, InputError
@@ -22,10 +25,6 @@ from shiftmatch.models.layers import FilterResponseNorm
 from shiftmatch.samplers.params import Params
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.utils.progress import track
-
-# NumPy has moved these functions between releases; its own arrays know where they are.
-_RECONSTRUCT: Any = np.zeros(()).__reduce__()[0]
-_SCALAR: Any = np.float32(0).__reduce__()[0]
 
 
 @runtime_checkable
@@ -98,25 +97,73 @@ class Inert(tuple[Any, ...]):
         pass
 
 
+class PickledType:
+    """What a pickle says of the type of an array; only numbers and truth values are taken."""
+
+    def __init__(self, code: object = "", *_: object) -> None:
+        self.code, self.order = str(code), "="
+
+    def __setstate__(self, state: object) -> None:
+        self.order = str(state[1]) if isinstance(state, tuple) and len(state) > 1 else "="
+
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type of this name."""
+        if not re.fullmatch(r"[biuf][1-8]", self.code):
+            raise pickle.UnpicklingError(f"an array of the type {self.code!r:.40}")
+        return np.dtype(self.code).newbyteorder(">" if self.order == ">" else "<")
+
+
+class PickledArray:
+    """An array as a pickle describes it; made into one by us, because NumPy trusts what it unpickles."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def array(self) -> NDArray[Any]:
+        """The array: the file's own bytes, in the shape that it names."""
+        _, shape, kind, by_columns, content = self.state
+        if not isinstance(kind, PickledType) or not isinstance(content, bytes) or not isinstance(shape, tuple):
+            raise pickle.UnpicklingError("an array of other things than numbers")
+        return np.frombuffer(content, kind.dtype()).reshape(shape, order="F" if by_columns else "C")
+
+
+def _pickled_scalar(kind: PickledType, content: bytes) -> Any:
+    return np.frombuffer(content, kind.dtype())[0]
+
+
 def _jax_array(function: Any, arguments: Any, state: Any, *_: Any) -> Any:
-    if function is not _RECONSTRUCT:
+    if function is not PickledArray:
         raise pickle.UnpicklingError("a JAX array that is not rebuilt from a NumPy array")
     array = function(*arguments)
     array.__setstate__(state)
     return array
 
 
+def _arrays(content: Any, depth: int = 0) -> Any:
+    """Dicts as they are, arrays as arrays."""
+    if isinstance(content, PickledArray):
+        return content.array()
+    if isinstance(content, dict) and depth < MAX_DEPTH:
+        return {key: _arrays(value, depth + 1) for key, value in content.items()}
+    return content
+
+
+MAX_DEPTH = 10
+"""Trees of parameters are two levels deep."""
 ALLOWED: dict[str, Callable[..., Any]] = {
     "haiku._src.data_structures.FlatMapping": dict,
     "haiku._src.data_structures.frozendict": dict,
     "haiku._src.data_structures.FlatMap": dict,
     "collections.OrderedDict": dict,
-    "numpy.ndarray": np.ndarray,
-    "numpy.dtype": np.dtype,
+    "numpy.ndarray": PickledArray,
+    "numpy.dtype": PickledType,
     "jax._src.device_array.reconstruct_device_array": _jax_array,
     "jax._src.array._reconstruct_array": _jax_array,
-    **{f"numpy.{core}.multiarray._reconstruct": _RECONSTRUCT for core in ("core", "_core")},
-    **{f"numpy.{core}.multiarray.scalar": _SCALAR for core in ("core", "_core")},
+    **{f"numpy.{core}.multiarray._reconstruct": PickledArray for core in ("core", "_core")},
+    **{f"numpy.{core}.multiarray.scalar": _pickled_scalar for core in ("core", "_core")},
     **{f"optax._src.transform.{name}State": Inert for name in ("Trace", "ScaleBySchedule", "ScaleByAdam")},
     **{
         f"{package}core.sgmcmc.{name}State": Inert
@@ -127,8 +174,11 @@ ALLOWED: dict[str, Callable[..., Any]] = {
 """Every name that a file may ask for; all of them only build arrays, dicts and tuples."""
 
 
-class AllowListUnpickler(pickle.Unpickler):
-    """Looks names up in ALLOWED and nowhere else."""
+class AllowListUnpickler(pickle._Unpickler):
+    """Looks names up in ALLOWED and nowhere else.
+
+    The one written in Python: a few bytes can make the other one reserve gigabytes for its table of objects.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
@@ -137,15 +187,39 @@ class AllowListUnpickler(pickle.Unpickler):
         return ALLOWED[full]
 
 
+_MALFORMED = (
+    pickle.UnpicklingError,
+    struct.error,
+    EOFError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What unpickling raises for bytes that are no pickle."""
+
+
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of a published checkpoint as dicts and arrays; a file that asks for anything else is refused."""
     try:
-        with Path(path).open("rb") as file:
-            content = AllowListUnpickler(file).load()
-    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, TypeError, ValueError) as error:
+        content = _arrays(AllowListUnpickler(io.BytesIO(Path(path).read_bytes())).load())
+    except _MALFORMED as error:
         raise FileFormatError(f"{path} was refused and nothing in it was run: it holds {error}.") from error
-    if not isinstance(content, dict) or "params" not in content:
+    if not isinstance(content, dict) or not isinstance(content.get("params"), dict):
         raise FileFormatError(f"{path} is not a checkpoint of HMC samples: it has no 'params'.")
+    leaves = [
+        leaf
+        for module in content["params"].values()
+        for leaf in (module.values() if isinstance(module, dict) else [None])
+    ]
+    if not all(isinstance(leaf, np.ndarray) for leaf in leaves) or not all(
+        isinstance(k, str) for k in content["params"]
+    ):
+        raise FileFormatError(f"{path} is not a checkpoint of HMC samples: its 'params' are no arrays by name.")
     return content
 
 
@@ -177,6 +251,8 @@ def convert(tree: Mapping[str, Mapping[str, Any]], template: nn.Module) -> list[
             )
         value = torch.from_numpy(np.array(leaves[module][leaf], dtype=np.float32))
         value = value if value.dim() > len(permutation) else value[None]
+        if value.dim() != len(permutation) + 1:
+            raise InputError(f"{module}/{leaf} has {value.dim() - 1} axes; this network needs {len(permutation)}.")
         stacked[name] = value.permute(0, *(axis + 1 for axis in permutation)).contiguous()
         if stacked[name].shape[1:] != expected[name].shape:
             shapes = tuple(stacked[name].shape[1:]), tuple(expected[name].shape)

@@ -9,7 +9,7 @@ from typing import Any, final, overload
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.errors import InputError
+from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
 from shiftmatch.samplers.params import Params
 from shiftmatch.utils.hashing import content_hash
@@ -132,8 +132,17 @@ class Posterior:
     def load(path: str | PathLike[str]) -> "Posterior":
         """Read a file that `save` wrote. The draws stay on disk until they are asked for."""
         tensors, header = load_tensors(path, kind=KIND, version=VERSION)
-        architecture = header["architecture"] and Architecture(**header["architecture"])
-        return Posterior(tensors, tuple(header["chains"]), architecture, header["info"])
+        try:
+            architecture = header["architecture"] and Architecture(**header["architecture"])
+            chains, info = tuple(header["chains"]), dict(header["info"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"{path} lacks a part of its posterior ({error!r}). Sample or copy it again."
+            ) from error
+        lengths = {len(value) if value.ndim else 0 for value in tensors.values()}
+        if not all(type(length) is int and length >= 0 for length in chains) or lengths - {sum(chains)}:
+            raise FileFormatError(f"{path} speaks of chains of {chains} draws, but holds {sorted(lengths)}.")
+        return Posterior(tensors, chains, architecture, info)
 
 
 def _working(value: Tensor) -> Tensor:

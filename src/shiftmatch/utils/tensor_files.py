@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+import os
+import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,6 +19,11 @@ from torch import Tensor
 
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 from shiftmatch.utils.files import atomic_path
+
+T = TypeVar("T")
+
+ATTEMPTS = 20
+"""How often a file is read again that is being replaced."""
 
 KEY = "shiftmatch"
 """Where the header lies in a safetensors file's metadata."""
@@ -39,7 +46,13 @@ def save_tensors(
     """Write tensors and a header, atomically."""
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as temporary:
-        save_file(contiguous, temporary, {KEY: _header_text(kind, version, header | {CHECKSUM: _checksum(contiguous)})})
+        try:
+            text = _header_text(kind, version, header | {CHECKSUM: _checksum(contiguous)})
+            save_file(contiguous, temporary, {KEY: text})
+        except SafetensorError as error:  # such as a full disk, of which only the words are left
+            if found := re.search(r"os error (\d+)", str(error)):
+                raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+            raise
 
 
 def save_rows(
@@ -83,24 +96,56 @@ def save_rows(
 
 def load_tensors(path: str | PathLike[str], *, kind: str, version: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and header of a file of that kind; `version` is the newest format that can be understood."""
-    with _opened(path, kind, version) as (file, header):
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    known = header.pop(CHECKSUM, None)
-    if isinstance(known, list):  # of rows, one by one
-        for index, own in enumerate(known):
-            _verify(path, {name: tensor[index] for name, tensor in tensors.items()}, own)
-    else:
-        _verify(path, tensors, known)
-    return tensors, header
+
+    def read() -> tuple[dict[str, Tensor], dict[str, Any]]:
+        with _opened(path, kind, version) as (file, header):
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        known = header.pop(CHECKSUM, None)
+        if isinstance(known, list):  # of rows, one by one
+            if {len(tensor) if tensor.ndim else 0 for tensor in tensors.values()} - {len(known)}:
+                raise FileFormatError(
+                    f"{path} is damaged: it has checksums of {len(known)} rows. Make or copy it again."
+                )
+            for index, own in enumerate(known):
+                _verify(path, {name: tensor[index] for name, tensor in tensors.items()}, own)
+        else:
+            _verify(path, tensors, known)
+        return tensors, header
+
+    return _read_whole(path, read)
 
 
 def load_row(path: str | PathLike[str], index: int, *, kind: str, version: int) -> dict[str, Tensor]:
     """Read one row of what `save_rows` has written, and nothing else of it."""
-    with _opened(path, kind, version) as (file, header):
-        row = {name: file.get_slice(name)[index] for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    known = header.get(CHECKSUM)
-    _verify(path, row, known[index] if isinstance(known, list) and index < len(known) else known)
-    return row
+
+    def read() -> dict[str, Tensor]:
+        with _opened(path, kind, version) as (file, header):
+            row = {name: file.get_slice(name)[index] for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        known = header.get(CHECKSUM)
+        _verify(path, row, known[index] if isinstance(known, list) and index < len(known) else known)
+        return row
+
+    return _read_whole(path, read)
+
+
+def _read_whole(path: str | PathLike[str], read: Callable[[], T]) -> T:
+    """Read a file; again, if another process replaced it meanwhile: header and numbers are opened one by one."""
+    for _ in range(ATTEMPTS):
+        before = _identity(path)
+        try:
+            found = read()
+        except FileFormatError:
+            if _identity(path) == before:
+                raise
+        else:
+            if _identity(path) == before:
+                return found
+    return read()
+
+
+def _identity(path: str | PathLike[str]) -> tuple[int, int] | None:
+    status = Path(path).stat() if Path(path).is_file() else None
+    return status and (status.st_ino, status.st_mtime_ns)
 
 
 def load_header(path: str | PathLike[str], *, kind: str, version: int) -> dict[str, Any]:
@@ -136,7 +181,7 @@ def _opened(path: str | PathLike[str], kind: str, version: int) -> Iterator[tupl
             header = json.loads((file.metadata() or {}).get(KEY, "null"))
             _check(path, header, kind, version)
             yield file, header
-    except (SafetensorError, json.JSONDecodeError) as error:
+    except (SafetensorError, json.JSONDecodeError, RecursionError) as error:
         raise FileFormatError(f"{path} is damaged or no safetensors file ({error}). Make or copy it again.") from error
 
 
@@ -144,7 +189,8 @@ def _check(path: str | PathLike[str], header: object, kind: str, version: int) -
     if not isinstance(header, dict) or header.get("kind") != kind:
         found = header.get("kind") if isinstance(header, dict) else "a file of another program"
         raise FileFormatError(f"{path} does not hold {kind}, but {found}.")
-    if header.get("format", version + 1) > version:
+    found_version = header.get("format")
+    if not isinstance(found_version, int) or found_version > version:
         raise FileFormatError(
-            f"{path} has format {header.get('format')} of {kind}; this shiftmatch reads {version} at most: update it."
+            f"{path} has format {found_version} of {kind}; this shiftmatch reads {version} at most: update it."
         )

@@ -11,8 +11,10 @@ ROOT = Path(__file__).parents[1]
 METHODS = {
     "plain": "plain",
     "test-time batchnorm": "batchnorm",
-    "ShiftMatch, paper's setting": "ShiftMatch (paper)",
-    "ShiftMatch": "ShiftMatch",
+    "channel moments": "channel moments",
+    "CORAL": "CORAL",
+    "ShiftMatch (paper)": "ShiftMatch (paper)",
+    "ShiftMatch: rows and columns": "ShiftMatch",  # as the file calls it
 }
 
 

@@ -132,3 +132,13 @@ class TestBadFiles:
 
     def _rewrite(self, path: Path, **changes: object) -> None:
         save_file(load_file(path), path, {"shiftmatch": json.dumps(self._header(path) | changes)})
+
+
+def test_covariances_and_sites_that_differ_do_not_merge(net: InPlaceNet) -> None:
+    x = maps(60, 3, 4, 5)
+    spectrum = sm.fit(net, x, progress=False)
+    with pytest.raises(StatisticsMismatchError, match="covariance differs"):
+        spectrum + sm.fit(net, x, covariance=sm.ChannelMoments, progress=False)
+    with pytest.raises(StatisticsMismatchError, match="same sites"):
+        spectrum + sm.fit(net, x, sites=["input"], progress=False)
+    assert list(spectrum + sm.fit(net, x, progress=False)) == list(spectrum)

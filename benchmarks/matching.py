@@ -2,24 +2,22 @@
 
 import torch
 from benchmarks.harness import Cases, Settings, medians
-from benchmarks.networks import images, matched, resnet20, resnet50
+from benchmarks.networks import images, matched, resnet20
 from torch import Tensor, nn
 
 BATCHES = (16, 64, 256, 1000)
 PIECES = (8, 16, 32, 64, 128, 256)
-LARGE_BATCH = 64
 
 
 @torch.no_grad()
 def run(settings: Settings) -> Cases:
-    """Matched/plain of ResNet-20 at several batch sizes, and of a network on 224×224 images."""
+    """Matched/plain of ResNet-20 at several batch sizes."""
     small, x = resnet20(), images(max(BATCHES), 3, 32)
-    cases = {f"ResNet-20, 32 × 32, batch {size}": _ratios(small, x[:size], settings) for size in BATCHES}
-    cases[f"ResNet-50, 224 × 224, batch {LARGE_BATCH}"] = _ratios(resnet50(), images(LARGE_BATCH, 3, 224), settings)
-    return cases
+    return {f"ResNet-20, 32 × 32, batch {size}": ratios(small, x[:size], settings) for size in BATCHES}
 
 
-def _ratios(network: nn.Module, x: Tensor, settings: Settings) -> dict[str, float]:
+def ratios(network: nn.Module, x: Tensor, settings: Settings) -> dict[str, float]:
+    """Matched beside plain, in pieces and whole."""
     robust, piece = matched(network, x), best_piece(network, x)
 
     def in_pieces() -> Tensor:

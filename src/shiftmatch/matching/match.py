@@ -160,8 +160,8 @@ def match(
         )
     if across_processes and strength == "auto":
         raise InputError("strength='auto' looks at the images of one process; use 'full' across processes.")
-    together, wanted = across_processes, prior_of(prior_images)
-    full = MatchedModel(model, statistics, prior=wanted, check_weights=check_weights, across_processes=together)
+    wanted = prior_of(prior_images)
+    full = MatchedModel(model, statistics, prior=wanted, check_weights=check_weights, across_processes=across_processes)
     if strength in ("full", 1):
         return full
     prior: Prior = full.sites[0].prior  # type: ignore[assignment]

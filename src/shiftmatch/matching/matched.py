@@ -104,11 +104,7 @@ class MatchedModel(nn.Module):
         inputs = inputs.on(self.network)
         named = inputs.named(self.network)
         shapes = {name: tuple(x.shape[1:]) for name, x in named.items()}
-        if not _alike(shapes, self.statistics.inputs):
-            raise InputError(
-                f"The statistics were measured for inputs of shape {_listed(self.statistics.inputs)} ; "
-                f"got {_listed(shapes)}. Resize the images, or fit again on images of this shape."
-            )
+        check_shapes(shapes, self.statistics)
         if shapes != self.statistics.inputs:
             warn(
                 f"The statistics were measured on {_listed(self.statistics.inputs)} and get {_listed(shapes)}: spectra "
@@ -180,6 +176,15 @@ def _unshare(network: nn.Module) -> None:
             if parameter is not None:
                 new = own.setdefault(id(parameter), nn.Parameter(parameter.detach(), parameter.requires_grad))
                 module._parameters[name] = new
+
+
+def check_shapes(shapes: dict[str, tuple[int, ...]], statistics: Statistics) -> None:
+    """Refuse inputs that cannot be those of the fitted network."""
+    if not _alike(shapes, statistics.inputs):
+        raise InputError(
+            f"The statistics were measured for inputs of shape {_listed(statistics.inputs)} ; "
+            f"got {_listed(shapes)}. Resize the images, or fit again on images of this shape."
+        )
 
 
 def _alike(shapes: dict[str, tuple[int, ...]], fitted: dict[str, tuple[int, ...]]) -> bool:

@@ -13,7 +13,7 @@ from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.match import PriorImages, prior_of
-from shiftmatch.matching.matched import MatchedModel
+from shiftmatch.matching.matched import MatchedModel, check_shapes
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.utils.hashing import content_hash
@@ -118,6 +118,7 @@ class StreamModel(nn.Module):
         inputs = Inputs(args, kwargs)
         check_images(inputs)
         inputs = inputs.on(self.network)
+        check_shapes({name: tuple(x.shape[1:]) for name, x in inputs.named(self.network).items()}, self.statistics)
         self.images += inputs.images
         with counting_calls():
             return self.network(*inputs.args, **inputs.kwargs)

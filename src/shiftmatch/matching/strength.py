@@ -61,7 +61,8 @@ class AutoMatchedModel(nn.Module):
         return self
 
     def _decided(self, *args: Any, **kwargs: Any) -> tuple[Decision, Float[Tensor, "b k"]]:
-        log_p = torch.stack([logits_of(member(*args, **kwargs)).log_softmax(-1) for member in self.members])
+        matched_first = reversed(self.members)  # it checks the inputs, in words
+        log_p = torch.stack([logits_of(m(*args, **kwargs)).log_softmax(-1) for m in matched_first][::-1])
         entropies = -(log_p.exp() * log_p).sum(-1).mean(-1) if log_p.shape[1] else log_p.new_zeros(len(log_p))
         log_weights = (-CONFIDENCE_WEIGHT * entropies.detach()).log_softmax(0)
         mixed = torch.logsumexp(log_p + log_weights[:, None, None], 0)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ def test_what_is_loaded_is_what_was_saved(net: InPlaceNet, structure: type[Covar
                 rounding = 1e-6 if structure is sm.Spectrum else 1e-13  # spectra are kept in single precision
                 assert_close(one.mean, other.mean, rtol=rounding, atol=rounding)
                 assert_close(one.scatter, other.scatter, rtol=rounding, atol=rounding)
+    assert statistics.fingerprint is not None
+    assert loaded.fingerprint is not None
+    assert loaded.fingerprint.count == 50
+    assert_close(loaded.fingerprint.scatter, statistics.fingerprint.scatter)
 
 
 def test_a_structure_may_be_named_by_its_class(net: InPlaceNet) -> None:
@@ -64,6 +69,18 @@ def test_merging_two_halves_is_fitting_the_whole(net: InPlaceNet) -> None:
     for name, entry in whole.items():
         for ours, theirs in zip(entry.parts[0], merged[name].parts[0], strict=True):
             assert_close(ours.scatter, theirs.scatter, rtol=1e-10, atol=1e-10)
+    assert whole.fingerprint is not None
+    assert merged.fingerprint is not None
+    assert_close(merged.fingerprint.scatter, whole.fingerprint.scatter)
+
+
+def test_files_without_fingerprints_are_still_read_and_merge_to_none(net: InPlaceNet, tmp_path: Path) -> None:
+    x = maps(60, 3, 4, 5)
+    new = sm.fit(net, x, progress=False)
+    replace(new, fingerprint=None).save(tmp_path / "old.safetensors")
+    old = sm.Statistics.load(tmp_path / "old.safetensors")
+    assert old.fingerprint is None
+    assert (old + new).fingerprint is None
 
 
 def test_statistics_of_different_settings_do_not_merge(net: InPlaceNet) -> None:

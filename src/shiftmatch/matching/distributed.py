@@ -61,6 +61,7 @@ def add_over_processes(statistics: Statistics) -> Statistics:
         return statistics
     _check_alike(statistics)
     found = [m for entry in statistics.values() for part in entry.parts for m in part]
+    found += [statistics.fingerprint] if statistics.fingerprint else []
     counts = torch.tensor([statistics.images, *(m.count for m in found)], dtype=torch.float64)
     sums = _summed([counts, *(m.mean * m.count for m in found)])
     totals = [round(float(total)) for total in sums[0]]
@@ -72,7 +73,7 @@ def add_over_processes(statistics: Statistics) -> Statistics:
         name: replace(entry, parts=tuple(tuple(next(merged) for _ in part) for part in entry.parts))
         for name, entry in statistics.items()
     }
-    return replace(statistics, sites=entries, images=totals[0])
+    return replace(statistics, sites=entries, images=totals[0], fingerprint=next(merged, None))
 
 
 def transport_together(covariance: Covariance, x: Features, target: Target, prior: Prior, images: int) -> Features:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.covariance import ChannelMoments, Covariance, Prior, Spectrum
+from shiftmatch.core.fingerprint import measure_fingerprint
 from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
 from shiftmatch.matching.distributed import add_over_processes
 from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_images
@@ -18,7 +19,7 @@ from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.presets import Preset, preset_named
 from shiftmatch.matching.selection import Choice
 from shiftmatch.matching.selection import sites as find_sites
-from shiftmatch.matching.site import Site, Sites
+from shiftmatch.matching.site import INPUT, Site, Sites
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.matching.strength import AutoMatchedModel, PlainModel
 from shiftmatch.utils.hashing import weight_hashes
@@ -78,8 +79,10 @@ def fit(
     places = sites if isinstance(sites, Sites) else find_sites(model, first, sites)
     recorders = {site: _Recorder(site, settings.covariance_at(site)) for site in places}
     network = instrument(model, recorders, settings.batchnorm).to(device)
-    images = 0
+    images, prints = 0, None
     for batch in track(chain([first], inputs), "measuring statistics", total=_length(batches), show=progress):
+        new = measure_fingerprint(x) if (x := batch.named(network).get(INPUT)) is not None else None
+        prints = prints + new if prints and new else new
         images += batch.images
         with torch.no_grad(), counting_calls():
             network(*batch.args, **batch.kwargs)
@@ -92,6 +95,7 @@ def fit(
         note,
         tuple(classes),
         dict(preprocessing or {}),
+        prints,
     )
     if across_processes:
         found = add_over_processes(found)

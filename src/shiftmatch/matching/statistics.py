@@ -25,6 +25,9 @@ from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 KIND, FORMAT = "statistics", 2
 """What files of statistics call themselves, and the newest form of them."""
 
+FINGERPRINT = "fingerprint"
+"""What files call the moments of the images' fingerprints, which older ones do not have."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,7 @@ class Statistics(Mapping[str, SiteStatistics]):
     note: str = ""  # the user's own words
     classes: tuple[str, ...] = ()  # the names of the classes, in the order of the network's outputs
     preprocessing: dict[str, Any] = field(default_factory=dict)  # how pixels became inputs: mean, std, size
+    fingerprint: Moments | None = None  # of the images themselves: see core/fingerprint.py
 
     def __getitem__(self, name: str) -> SiteStatistics:
         return self.sites[name]
@@ -97,7 +101,8 @@ class Statistics(Mapping[str, SiteStatistics]):
                 "Fit both with the same sites."
             )
         both = {name: entry + other.sites[name] for name, entry in self.sites.items()}
-        return replace(self, sites=both, images=self.images + other.images)
+        prints = self.fingerprint + other.fingerprint if self.fingerprint and other.fingerprint else None
+        return replace(self, sites=both, images=self.images + other.images, fingerprint=prints)
 
     @property
     def images_wanted(self) -> int:
@@ -154,11 +159,15 @@ class Statistics(Mapping[str, SiteStatistics]):
             for key, moments in _keyed(entry):
                 found[f"{name}|{key}|mean"] = moments.mean.to(kept)
                 found[f"{name}|{key}|covariance"] = pack(moments.covariance).to(kept)
+        if self.fingerprint:
+            found[f"{FINGERPRINT}|mean"] = self.fingerprint.mean.to(dtype or torch.float64)
+            found[f"{FINGERPRINT}|covariance"] = pack(self.fingerprint.covariance).to(dtype or torch.float64)
         return found
 
     def header(self) -> dict[str, Any]:
         """All but the numbers, as files keep it."""
-        header = asdict(replace(self, sites={}))
+        header = asdict(replace(self, sites={}, fingerprint=None))
+        header[FINGERPRINT] = self.fingerprint and self.fingerprint.count
         header["sites"] = [_entry_to_json(entry) for entry in self.sites.values()]
         header["versions"] = {"torch": torch.__version__, "shiftmatch": version("shiftmatch")}
         return header
@@ -176,6 +185,7 @@ class Statistics(Mapping[str, SiteStatistics]):
             header["note"],
             tuple(header["classes"]),
             header["preprocessing"],
+            _moments(tensors, FINGERPRINT, header[FINGERPRINT]) if header.get(FINGERPRINT) else None,
         )
 
     def describe(self) -> None:
@@ -218,13 +228,16 @@ def _entry_from_json(text: dict[str, Any], tensors: Mapping[str, Tensor]) -> Sit
     site = Site(**text["site"] | {"shape": tuple(text["site"]["shape"]), "layout": read_as})
     covariance = _rebuilt(STRUCTURES[kind](), text["covariance"]["settings"])
 
-    def moments(i: int, j: int, count: int) -> Moments:
-        mean, packed = (tensors[f"{name}|{i}.{j}|{what}"].double() for what in ("mean", "covariance"))
-        scatter = unpack(packed, mean.shape[-2]) * (count * mean.shape[-1])
-        return Moments(count, mean, scatter)
-
-    parts = tuple(tuple(moments(i, j, n) for j, n in enumerate(part)) for i, part in enumerate(text["counts"]))
+    parts = tuple(
+        tuple(_moments(tensors, f"{name}|{i}.{j}", count) for j, count in enumerate(part))
+        for i, part in enumerate(text["counts"])
+    )
     return SiteStatistics(site, covariance, parts)
+
+
+def _moments(tensors: Mapping[str, Tensor], name: str, count: int) -> Moments:
+    mean, packed = (tensors[f"{name}|{what}"].double() for what in ("mean", "covariance"))
+    return Moments(count, mean, unpack(packed, mean.shape[-2]) * (count * mean.shape[-1]))
 
 
 def _rebuilt(default: Any, settings: Mapping[str, Any]) -> Any:

@@ -134,6 +134,14 @@ def test_a_network_for_other_images_is_named() -> None:
     assert "3 channels" in result.stderr or "does not take images of shape 3 × 32 × 32" in result.stderr
 
 
+@pytest.mark.usefixtures("here")
+def test_a_named_network_is_not_prepared_otherwise_by_accident() -> None:
+    words = ["cifar_resnet32", "--random-weights", *SHORT, "--methods", "plain", "--std", "1", "--out", "scores.csv"]
+    result = CliRunner().invoke(app, ["evaluate", *words])
+    assert (result.exit_code, Path("scores.csv").exists()) == (1, False)
+    assert "cifar_resnet32 says that it was trained on images prepared with std=0.229" in result.stderr
+
+
 def test_help_teaches() -> None:
     shown = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "400"}).output
     words = " ".join(shown.replace("│", " ").split())  # a name may be broken at the edge of its cell

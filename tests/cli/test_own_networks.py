@@ -76,6 +76,11 @@ def test_fit_remembers_how_images_were_prepared(here: Path) -> None:
     assert sm.Statistics.load(here / "stats").images == 240
     run("predict", "nets_of_mine:net", "photos", "--out", "matched.csv", "--statistics", "stats", *weights)
     run("predict", "nets_of_mine:net", "photos", "--out", "plain.csv", *weights, *grey)
+    other = ["predict", "nets_of_mine:net", "photos", "--out", "o.csv", "--statistics", "stats", *weights, "--std", "1"]
+    refused = CliRunner().invoke(app, other)
+    assert (refused.exit_code, (here / "o.csv").exists()) == (1, False)
+    assert "fitted on images prepared with std=0.2; these are prepared with std=1.0" in refused.stderr
+    assert "warning: " in run(*other, "--allow-other-preprocessing").stderr
     matched, plain = rows(here / "matched.csv"), rows(here / "plain.csv")
     assert plain[0]["image"] == "dark/000.png"
     assert {row["label"] for row in plain} <= {"0", "1"}
@@ -96,6 +101,8 @@ def test_a_wrong_number_of_channels_is_said_in_words(command: str) -> None:
 def test_sites_are_listed() -> None:
     assert "input" in run("sites", "nets_of_mine:net", "1x8x8").stdout
     assert len(run("sites", "nets_of_mine:net", "1x8x8", "--all").stdout.splitlines()) > 5
+    first = json.loads(run("sites", "nets_of_mine:net", "1x8x8", "--json").stdout)[0]
+    assert (first["name"], first["shape"]) == ("input", [1, 8, 8])
 
 
 def test_classes_are_called_as_in_training_wherever_the_test_images_lie(here: Path) -> None:

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 import shiftmatch as sm
-from shiftmatch.cli.preparing import check_moments, check_runs, check_variance, fitting, preparation
+from shiftmatch.cli.preparing import check_moments, check_preparation, check_runs, check_variance, fitting, preparation
 from shiftmatch.data.image_set import open_images
-from shiftmatch.errors import InputError
+from shiftmatch.data.images import Labelled
+from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.models import Preprocessing
 
 COLOUR = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
@@ -26,7 +27,11 @@ def test_options_go_before_statistics_and_statistics_before_the_network(capsys: 
     assert preparation("lenet", COLOUR, stats) == known
     assert not capsys.readouterr().err
     assert preparation("lenet", COLOUR, stats, mean="0.5", grey=True) == Preprocessing((0.5,), (0.2,), 20, grey=True)
-    assert "prepared otherwise: mean (0.5,) instead of (0.4,), grey True instead of" in capsys.readouterr().err
+    assert "fitted on images prepared with mean=0.4; these are prepared with mean=0.5" in capsys.readouterr().err
+    with pytest.raises(StatisticsMismatchError, match=r"grey=False; .* grey=True\. .*--allow-other-preprocessing"):
+        preparation("lenet", COLOUR, stats, grey=True, allow_other=False)
+    with pytest.raises(StatisticsMismatchError, match=r"lenet says that .* std=0\.3081; these .* std=0\.5"):
+        preparation("lenet", COLOUR, std="0.5", allow_other=False)
     assert preparation("mine:net", COLOUR, size=8) == Preprocessing(size=8)
 
 
@@ -81,3 +86,18 @@ def test_inputs_far_from_those_at_fitting_are_warned_about(capsys: pytest.Captur
     for far in (x + 3, x / 5, x * 100):
         check_moments(stats, far)
         assert "at fitting they had 0.00, 0.00, 0.00 ± 1.00, 1.00, 1.00" in capsys.readouterr().err
+
+
+def test_wrong_preprocessing_is_noticed_without_batchnorm_by_what_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    images = torch.cat([torch.randint(0, 120, (40, 1, 4, 4)), torch.randint(110, 256, (40, 1, 4, 4))]).byte()
+    order = torch.randperm(80)
+    clean = Labelled(images[order], (order >= 40).long(), "dark and light", "made up")
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    network[1].weight.data, network[1].bias.data = torch.tensor([[-1.0], [1.0]]).expand(2, 16), torch.zeros(2)
+    for fine in (Preprocessing((0.5,), (0.5,)), Preprocessing((0.5,), (0.2,))):
+        check_preparation(network, clean, fine)
+    assert not capsys.readouterr().err
+    check_preparation(network, clean, Preprocessing())
+    said = capsys.readouterr().err
+    assert "with mean 0.00 and std 1.00" in said
+    assert "with --mean 0.5 --std 0.5 it would be 100%" in said

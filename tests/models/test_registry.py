@@ -9,6 +9,7 @@ SHAPES = {
     "mlp": (1, 28, 28),
     "resnet20_frn": (3, 32, 32),
     "cifar_resnet": (3, 32, 32),
+    "cifar_resnet32": (3, 32, 32),
     "resnet50": (3, 64, 64),
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftmatch.cli.options import AsJson, Device, Draws, Mean, Network, RandomWeights, Std, Weights
+from shiftmatch.cli.options import AllowOther, AsJson, Device, Draws, Mean, Network, RandomWeights, Std, Weights
 from shiftmatch.cli.output import complain, say, show, writing
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def evaluate(
     posterior: Draws = None,
     mean: Mean = None,
     std: Std = None,
+    allow_other_preprocessing: AllowOther = False,
     corruptions: Annotated[
         str | None, typer.Option(help="With commas between, or paper: the sixteen of the paper. Default: all.")
     ] = None,
@@ -75,7 +76,7 @@ def evaluate(
     import torch
 
     from shiftmatch.cli.loading import open_members
-    from shiftmatch.cli.preparing import check_runs, check_variance, preparation
+    from shiftmatch.cli.preparing import check_preparation, check_runs, check_variance, preparation
     from shiftmatch.corruptions import PAPER
     from shiftmatch.evaluation import evaluate as evaluation
     from shiftmatch.evaluation.methods import METHODS, method_named, predictor
@@ -95,12 +96,13 @@ def evaluate(
             parse(stream)  # mistakes are told before the work
         measures = [named(metric)[1] for metric in _words(metrics)]
         members = open_members(network, weights, posterior, device=device, random=random_weights)
-        prepare = preparation(network, members[0], mean=mean, std=std)
+        prepare = preparation(network, members[0], allow_other=allow_other_preprocessing, mean=mean, std=std)
         wanted = METHODS if methods == "all" else _words(methods)
         chosen_methods = [method_named(name, pixel_std=fmean(prepare.std)) for name in wanted]
         some = prepare(images.clean.images[torch.arange(min(16, len(images)))]).to(device)
         check_runs(members[0], some)
         check_variance(members[0], some)
+        check_preparation(members[0], images.clean, prepare, device=device)
         batches = training_batches(images, prepare, train_images, path=train)
         predictors = {}
         for method in chosen_methods:

@@ -8,8 +8,8 @@ import typer
 Network = Annotated[
     str,
     typer.Argument(
-        help="module:function or file.py:function that returns the network; or lenet, mlp, cifar_resnet, resnet20_frn, "
-        "resnet50, which know how their images are prepared."
+        help="module:function or file.py:function that returns the network; or lenet, mlp, cifar_resnet, cifar_resnet32, "
+        "resnet20_frn, resnet50, which know how their images are prepared."
     ),
 ]
 Data = Annotated[
@@ -39,6 +39,12 @@ Size = Annotated[
 ]
 Grey = Annotated[
     bool | None, typer.Option("--grey/--colour", help="Read images as one channel, or as three. Default: as for size.")
+]
+AllowOther = Annotated[
+    bool,
+    typer.Option(
+        "--allow-other-preprocessing", help="Accept --mean and the like that differ from those at fitting or training."
+    ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Images per batch, at least.")]
 Device = Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, cuda:1, mps.")]

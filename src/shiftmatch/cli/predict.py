@@ -4,7 +4,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,14 +37,15 @@ def predict(
     std: o.Std = None,
     size: o.Size = None,
     grey: o.Grey = None,
+    allow_other_preprocessing: o.AllowOther = False,
     batch_size: o.BatchSize = 500,
     device: o.Device = "cpu",
     as_json: o.AsJson = False,
 ) -> None:
     """Write image, label, probability, entropy and problem to a CSV file, one row per image.
 
-    Images are prepared, and classes called, as the statistics remember it; options take the place of what is
-    remembered. An image that cannot be read has a row that says why, and the exit code is 3.
+    Images are prepared, and classes called, as the statistics remember it; options that say something else are
+    refused unless that is allowed. An image that cannot be read has a row that says why, and the exit code is 3.
 
     Example: shiftmatch predict nets.py:resnet photos/ --weights net.pt --statistics net.stats --out labels.csv
     """
@@ -58,7 +59,8 @@ def predict(
         networks = open_members(network, weights, posterior, device=device, random=random_weights)
         known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
         first = known[0] if known else None
-        prepare = preparation(network, networks[0], first, mean=mean, std=std, size=size, grey=grey)
+        options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
+        prepare = preparation(network, networks[0], first, allow_other=allow_other_preprocessing, **options)
         images, _ = fitting(networks[0], open_images(data, prepare), device=device, statistics=first)
         members = match_members(networks, known, prior_images=prior_images) if known else networks
         batches = images.batches(batch_size)

@@ -9,7 +9,10 @@ from torch import Tensor, nn
 
 from shiftmatch.cli.output import complain
 from shiftmatch.data.image_set import ImageSet
-from shiftmatch.errors import InputError
+from shiftmatch.data.images import Labelled
+from shiftmatch.errors import InputError, StatisticsMismatchError
+from shiftmatch.matching.inputs import logits_of
+from shiftmatch.matching.protocol import check_protocol
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.models import Architecture, Preprocessing
 from shiftmatch.models.preprocessing import channel_moments, variance_ratio
@@ -18,6 +21,8 @@ MAX_RATIO = 2.5
 """Variances further from what a network was trained on mean other preprocessing, or a strong corruption."""
 MAX_INPUT_RATIO, MAX_INPUT_STDS = 4.0, 2.0
 """The same for standard deviations and means of inputs, which corruptions change as well."""
+CLEAN_IMAGES, MAX_LOSS = 64, 0.2
+"""So many clean images are tried, and a loss of accuracy that is more than chance, and more than a matter of taste."""
 
 
 def preparation(
@@ -25,12 +30,15 @@ def preparation(
     network: nn.Module,
     statistics: Statistics | None = None,
     *,
+    allow_other: bool = True,
     mean: str | None = None,
     std: str | None = None,
     size: int | None = None,
     grey: bool | None = None,
 ) -> Preprocessing:
     """How images are prepared: as the options say, else as for the statistics, else as the network was trained.
+
+    Options that say something else than the statistics, or than the network, are refused unless `allow_other`.
 
     >>> preparation("lenet", nn.Identity(), mean="0.5")
     Preprocessing(mean=(0.5,), std=(0.3081,), size=28, grey=True, resize=None)
@@ -41,10 +49,13 @@ def preparation(
     options = {"mean": _numbers(mean), "std": _numbers(std), "size": size, "grey": grey}
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     prepare = replace(base, **given)
-    if known and prepare != known:
-        old, new = known.as_dict(), prepare.as_dict()
-        changed = ", ".join(f"{name} {new[name]} instead of {old[name]}" for name in old if new[name] != old[name])
-        complain(f"the statistics were measured on images prepared otherwise: {changed}.", kind="warning")
+    try:
+        of = "The statistics were fitted" if known else f"{name} says that it was trained"
+        check_protocol(base.as_dict() if known or own else {}, prepare.as_dict(), of=of)
+    except StatisticsMismatchError as error:
+        if not allow_other:
+            raise type(error)(f"{error} That is said by --allow-other-preprocessing.") from None
+        complain(str(error).partition(" Prepare")[0], kind="warning")
     return prepare
 
 
@@ -99,7 +110,30 @@ def check_moments(statistics: Statistics, inputs: Tensor) -> None:
         new, old = (f"{_short(m)} ± {_short(s)}" for m, s in ((mean, std), (old_mean, old_std)))
         complain(
             f"the inputs have mean ± std {new} per channel; at fitting they had {old}. The images are strongly "
-            f"corrupted, or prepared otherwise.",
+            f"corrupted, or prepared otherwise: check --mean and --std, and that pixels range from 0 to 255, or to 1.",
+            kind="warning",
+        )
+
+
+def check_preparation(network: nn.Module, clean: Labelled, prepare: Preprocessing, *, device: str = "cpu") -> None:
+    """Warn if the network is right far more often on clean images that are prepared in another usual way."""
+    index = torch.arange(min(CLEAN_IMAGES, len(clean)))
+    pixels, labels = clean.images[index], clean.labels[index]
+    mean, std = (tuple(round(value, 3) for value in values) for values in channel_moments(pixels / 255))
+    usual = [Preprocessing(), Preprocessing((0.5,), (0.5,)), Preprocessing(mean, tuple(max(s, 0.001) for s in std))]
+
+    def right(way: Preprocessing) -> float:
+        with torch.no_grad():
+            found = logits_of(network(way(pixels).to(device))).cpu()
+        return float((found.argmax(-1) == labels).float().mean())
+
+    now, best = right(prepare), max(usual, key=right)
+    if (better := right(best)) > now + MAX_LOSS:
+        options = " ".join(f"--{key} {','.join(map(str, getattr(best, key)))}" for key in ("mean", "std"))
+        complain(
+            f"prepared with mean {_short(prepare.mean)} and std {_short(prepare.std)}, {now:.0%} of {len(index)} clean "
+            f"images are classified right; with {options} it would be {better:.0%}. Pass what the network was trained "
+            f"with.",
             kind="warning",
         )
 

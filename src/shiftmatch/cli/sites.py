@@ -1,10 +1,12 @@
 """`shiftmatch sites`: where a network would be matched."""
 
+import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from shiftmatch.cli.options import Device, Network
+from shiftmatch.cli.options import AsJson, Device, Network
 
 
 def sites(
@@ -13,6 +15,7 @@ def sites(
     *,
     everywhere: Annotated[bool, typer.Option("--all", help="The output of every module, to choose from.")] = False,
     device: Device = "cpu",
+    as_json: AsJson = False,
 ) -> None:
     """List the places of a network where features would be matched.
 
@@ -24,4 +27,5 @@ def sites(
 
     model, example = open_network(network, device=device), example_of(shape).to(device)
     check_runs(model, example)
-    find(model, example, at="module" if everywhere else "pre-activation").describe()
+    found = find(model, example, at="module" if everywhere else "pre-activation")
+    typer.echo(json.dumps([asdict(site) for site in found], indent=1) if as_json else str(found))

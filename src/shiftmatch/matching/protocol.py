@@ -7,11 +7,13 @@ from typing import Any
 from shiftmatch.errors import StatisticsMismatchError
 
 
-def check_protocol(fitted: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def check_protocol(
+    fitted: Mapping[str, Any], given: Mapping[str, Any], *, of: str = "The statistics were fitted"
+) -> None:
     """Refuse inputs that are prepared in another way than those that statistics were fitted on, naming the field.
 
-    Fields that only one of them has (mean, std, size, resize, crop, interpolation, range, grey, …) are not compared;
-    one number stands for as many equal ones.
+    Fields that only one of them says (mean, std, size, resize, crop, interpolation, range, grey, …) are not compared;
+    one number stands for as many equal ones. `of` begins the sentence.
 
     >>> check_protocol({"mean": (0.5,), "std": (0.5,)}, {"mean": [0.5, 0.5, 0.5], "size": 32})
     >>> check_protocol({"std": (0.5,)}, {"std": (0.229, 0.224, 0.225)})
@@ -20,9 +22,10 @@ def check_protocol(fitted: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     shiftmatch.errors.StatisticsMismatchError: The statistics were fitted on images prepared with std=0.5; these are ...
     """
     for name in fitted:
-        if name in given and not _alike(fitted[name], given[name]):
+        both = (fitted[name], given.get(name))
+        if None not in both and not _alike(*both):
             raise StatisticsMismatchError(
-                f"The statistics were fitted on images prepared with {name}={_shown(fitted[name])}; these are prepared "
+                f"{of} on images prepared with {name}={_shown(fitted[name])}; these are prepared "
                 f"with {name}={_shown(given[name])}. Prepare them alike, fit again, or say that it is meant."
             )
 

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -20,16 +21,19 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "resnet20_frn": ResNetFRN,
     "cifar_resnet": CifarResNet,
+    "cifar_resnet32": partial(CifarResNet, depth=32),
     "resnet50": ResNet50,
 }
 
 _DIGITS = Preprocessing((0.1307,), (0.3081,), size=28, grey=True)
 _IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), size=224, resize=256)
+_CIFAR = replace(_IMAGENET, size=32, resize=None)
 PREPROCESSING: dict[str, Preprocessing] = {
     "lenet": _DIGITS,
     "mlp": _DIGITS,
     "resnet20_frn": Preprocessing((0.49, 0.48, 0.44), (0.2, 0.2, 0.2), size=32),
-    "cifar_resnet": replace(_IMAGENET, size=32, resize=None),
+    "cifar_resnet": _CIFAR,
+    "cifar_resnet32": _CIFAR,
     "resnet50": _IMAGENET,
 }
 """What the released weights of each network, and the posteriors of the experiments, were trained with."""
@@ -63,7 +67,7 @@ def names() -> tuple[str, ...]:
     """The networks that `build` knows.
 
     >>> names()
-    ('lenet', 'mlp', 'resnet20_frn', 'cifar_resnet', 'resnet50')
+    ('lenet', 'mlp', 'resnet20_frn', 'cifar_resnet', 'cifar_resnet32', 'resnet50')
     """
     return tuple(NETWORKS)
 

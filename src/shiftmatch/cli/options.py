@@ -8,8 +8,8 @@ import typer
 Network = Annotated[
     str,
     typer.Argument(
-        help="module:function or file.py:function that returns the network; or lenet, mlp, cifar_resnet, cifar_resnet32, "
-        "resnet20_frn, resnet50, which know how their images are prepared."
+        help="module:function or file.py:function that returns the network; or lenet, mlp, cifar_resnet, "
+        "cifar_resnet32, resnet20_frn, resnet50, which know how their images are prepared."
     ),
 ]
 Data = Annotated[

@@ -21,6 +21,7 @@ assert counter.frame_count <= 3, counter.frame_count
 """
 
 FAILED_EXPORT = """
+from contextlib import suppress
 import torch
 from torch import nn
 import shiftmatch as sm
@@ -39,6 +40,9 @@ except Exception:
     pass
 else:
     raise SystemExit("it was exported")
+for convert in (lambda: torch.jit.trace(robust, x), lambda: torch.jit.script(robust)):
+    with suppress(Exception):
+        convert()
 assert torch.equal(robust(x), same(x))
 """
 

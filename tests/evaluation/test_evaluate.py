@@ -10,11 +10,13 @@ import pytest
 import torch
 import transformers
 from evaluated import COUNT, LIMIT, Counted, Scaled, Tiny, methods, tiny_suite
+from interrupts import interrupted
 from torch import Tensor, nn
 
 import shiftmatch as sm
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.evaluate import evaluate
+from shiftmatch.evaluation.methods import METHODS, predictor
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.evaluation.streams import batches
 from shiftmatch.evaluation.suites import Suite
@@ -310,3 +312,18 @@ def test_mistakes_are_answered_in_words() -> None:
         evaluate({"net": lambda x: torch.ones(3)}, suite)
     with pytest.raises(InputError, match="form that can be sent"):
         evaluate({"net": lambda x: torch.ones(3)}, suite, workers=2)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt inside a callback
+def test_an_interrupt_at_any_moment_leaves_nothing_behind(tmp_path: Path) -> None:
+    suite, net, train = tiny_suite(images=40, severities=(5,)), Tiny().train(), [torch.rand(40, 3, 16, 16)]
+    names = ("plain", "batchnorm", "ShiftMatch: spectrum", "Tent")
+
+    def run(folder: Path | None = None) -> Scores:
+        methods = {name: predictor(METHODS[name], [net], train) for name in names}
+        return evaluate(methods, suite, ["accuracy"], preprocess=Scaled(), folder=folder, progress=False)
+
+    expected = run()
+    interrupted([run, lambda: run(tmp_path)], net, within=0.08)
+    for folder in (None, tmp_path):
+        assert list(run(folder)) == list(expected)

@@ -3,8 +3,12 @@ import inspect
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -17,6 +21,8 @@ from torch.testing import assert_close
 
 import shiftmatch as sm
 from shiftmatch import models
+from shiftmatch.core.covariance import STRUCTURES
+from shiftmatch.core.moments import Moments
 from shiftmatch.errors import (
     BatchTooSmallError,
     InputError,
@@ -179,8 +185,9 @@ def test_prior_pulls_a_small_batch_toward_leaving_features_alone() -> None:
 
 def test_no_images_at_all() -> None:
     net, x = ready(InPlaceNet), train_images()
-    robust = sm.match(net, sm.fit(net, [x], progress=False))
-    assert robust(x[:0]).shape == (0, 5)
+    for batchnorm in ("eval", "batch"):
+        robust = sm.match(net, sm.fit(net, [x], batchnorm=batchnorm, progress=False))
+        assert robust(x[:0]).shape == (0, 5)
 
 
 def test_small_batches_are_warned_about() -> None:
@@ -369,3 +376,39 @@ def test_spectra_in_the_fourier_basis_keep_their_imaginary_parts() -> None:
     x = torch.randn(100, 1, 8, 8) + torch.arange(8.0)
     robust = sm.match(net, sm.fit(net, x, covariance=sm.Spectrum(basis="dft"), progress=False), prior_images=0)
     assert_close(robust(x), net(x), rtol=1e-3, atol=1e-3)
+
+
+@dataclass(frozen=True)
+class Stretched(sm.ChannelMoments):
+    """A structure of a user's own, with settings of its own, that counts how often targets are made."""
+
+    factor: float = 1.0
+    targets: ClassVar[list[float]] = []
+
+    def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
+        self.targets.append(self.factor)
+        return super().target(train, space)
+
+
+def test_a_structure_of_ones_own_keeps_its_settings_everywhere_and_its_targets_are_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, x = ready(InPlaceNet), train_images(60)
+    monkeypatch.setitem(STRUCTURES, "Stretched", Stretched)
+    sm.fit(net, x, covariance=Stretched(factor=3.0), progress=False).save(tmp_path / "stats")
+    statistics = sm.Statistics.load(tmp_path / "stats")
+    assert {entry.covariance for entry in statistics.values()} == {Stretched(factor=3.0)}
+    robust, hashes = sm.match(net, statistics, prior_images=32), list[object]()
+    made = len(Stretched.targets)
+    assert Stretched.targets == [3.0] * made
+    monkeypatch.setattr("shiftmatch.matching.matched.weight_hashes", hashes.append)
+    for _ in range(3):
+        robust(x)
+    assert (len(Stretched.targets), hashes) == (made, [])
+
+
+def test_names_are_what_they_are_called() -> None:
+    assert {"corrupt", "evaluate", "export", "report", "suites"} <= set(dir(sm))
+    assert set(sm.__all__) <= set(dir(sm))
+    assert isinstance(sm.sites, FunctionType)
+    assert find_spec("shiftmatch.sites") is None

@@ -1,7 +1,5 @@
 """A matched network and the plain one, called from several threads at once."""
 
-import random
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from interrupts import interrupted
 from networks import FusedNet, InPlaceNet, RawNet, SharedNet
 from randomness import maps
 from torch import Tensor, nn
@@ -80,39 +79,12 @@ def test_a_flag_that_a_forward_pass_switches_comes_back() -> None:
 def test_an_interrupt_at_any_moment_leaves_nothing_behind(build: Callable[[], nn.Module]) -> None:
     net, robust, x = matched(build)
     statistics = robust.statistics
-    before = _state(net)
     tasks: list[Callable[[], object]] = [
         lambda: sm.fit(net, x, progress=False),
         partial(robust, 2 * x),
         lambda: sm.match(net, statistics)(x),
         lambda: sm.sites(net, x),
     ]
-    moments, interrupted = random.Random(0), 0
-    for attempt in range(100):
-        if interrupted == 50:
-            break
-        signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0005, 0.02))
-        previous = signal.signal(signal.SIGALRM, _interrupt)
-        try:
-            for _ in range(50):
-                tasks[attempt % len(tasks)]()
-        except KeyboardInterrupt:
-            interrupted += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, previous)
-        assert _state(net) == before
-    assert interrupted == 50
+    interrupted(tasks, net)
     with torch.no_grad():
         assert_close(robust(x), sm.match(net, statistics, prior_images=16)(x))
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _state(net: nn.Module) -> tuple[object, ...]:
-    modules = [
-        (m.training, len(m._forward_hooks), len(m._forward_pre_hooks), "forward" in vars(m)) for m in net.modules()
-    ]
-    return torch._C._len_torch_function_stack(), torch.backends.mkldnn.enabled, torch.is_grad_enabled(), modules

@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
+from interrupts import interrupted
 from known_answers import GAUSSIAN
 from torch import Tensor, nn
 
@@ -142,3 +144,20 @@ def test_a_state_of_another_sampler_is_refused() -> None:
     state = State({"a": torch.zeros(1)}, torch.zeros(()))
     with pytest.raises(FileFormatError, match="params/a"):
         unflatten({"energy": torch.zeros(())}, state)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an interrupt inside a callback
+def test_an_interrupt_at_any_moment_leaves_nothing_behind(tmp_path: Path) -> None:
+    density = log_posterior(MODEL, (X, Y))
+    samplers = [sgld(density, step_size=0.01), hmc(density, step_size=0.05, trajectory=0.5, tune=2)]
+
+    def run(sampler: Any, folder: Path | None = None) -> Posterior:
+        generator = torch.Generator().manual_seed(1)
+        return sample(sampler, MODEL, draws=4, burn_in=2, generator=generator, folder=folder, progress=False)
+
+    expected = [run(sampler) for sampler in samplers]
+    folders = [tmp_path / "sgld", tmp_path / "hmc"]
+    kept = [partial(run, *pair) for pair in zip(samplers, folders, strict=True)]
+    interrupted([*(partial(run, sampler) for sampler in samplers), *kept], MODEL)
+    for one, again in zip(expected, kept, strict=True):
+        assert all(torch.equal(tensor, again().params[name]) for name, tensor in one.params.items())

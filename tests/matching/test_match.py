@@ -21,8 +21,9 @@ from torch.testing import assert_close
 
 import shiftmatch as sm
 from shiftmatch import models
-from shiftmatch.core.covariance import STRUCTURES
+from shiftmatch.core.covariance import STRUCTURES, Prior
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.views import Target
 from shiftmatch.errors import (
     BatchTooSmallError,
     InputError,
@@ -379,15 +380,23 @@ def test_spectra_in_the_fourier_basis_keep_their_imaginary_parts() -> None:
 
 
 @dataclass(frozen=True)
-class Stretched(sm.ChannelMoments):
+class Stretched:
     """A structure of a user's own, with settings of its own, that counts how often targets are made."""
 
     factor: float = 1.0
+    prior: ClassVar[Prior] = Prior(32.0, 32.0)
+    inner: ClassVar[sm.ChannelMoments] = sm.ChannelMoments()
     targets: ClassVar[list[float]] = []
+
+    def measure(self, x: Tensor) -> tuple[Moments, ...]:
+        return self.inner.measure(x)
 
     def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
         self.targets.append(self.factor)
-        return super().target(train, space)
+        return self.inner.target(train, space)
+
+    def transport(self, x: Tensor, target: Target, prior: Prior, images: int) -> Tensor:
+        return self.factor * self.inner.transport(x, target, prior, images)
 
 
 def test_a_structure_of_ones_own_keeps_its_settings_everywhere_and_its_targets_are_made_once(
@@ -398,7 +407,7 @@ def test_a_structure_of_ones_own_keeps_its_settings_everywhere_and_its_targets_a
     sm.fit(net, x, covariance=Stretched(factor=3.0), progress=False).save(tmp_path / "stats")
     statistics = sm.Statistics.load(tmp_path / "stats")
     assert {entry.covariance for entry in statistics.values()} == {Stretched(factor=3.0)}
-    robust, hashes = sm.match(net, statistics, prior_images=32), list[object]()
+    robust, hashes = sm.match(net, statistics), list[object]()
     made = len(Stretched.targets)
     assert Stretched.targets == [3.0] * made
     monkeypatch.setattr("shiftmatch.matching.matched.weight_hashes", hashes.append)

@@ -395,7 +395,7 @@ class Stretched:
         self.targets.append(self.factor)
         return self.inner.target(train, space)
 
-    def transport(self, x: Tensor, target: Target, prior: Prior, images: int) -> Tensor:
+    def transport(self, x: Tensor, target: Target, prior: Prior, images: int | torch.SymInt) -> Tensor:
         return self.factor * self.inner.transport(x, target, prior, images)
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from networks import InPlaceNet
@@ -19,7 +21,9 @@ def net() -> InPlaceNet:
 
 @pytest.fixture
 def statistics(net: InPlaceNet) -> sm.Statistics:
-    return sm.fit(net, maps(400, 3, 8, 8), progress=False)
+    """Without moments by class: to a network that was not trained every change looks like one of classes."""
+    found = sm.fit(net, maps(400, 3, 8, 8), progress=False)
+    return replace(found, sites={name: replace(entry, classes=()) for name, entry in found.items()})
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from shiftmatch.core.moments import Moments
 from shiftmatch.core.spectrum import BatchMoments, Prior, apply, check_batch
 from shiftmatch.core.views import Target
 from shiftmatch.errors import InputError, StatisticsMismatchError
+from shiftmatch.matching.classes import TINY, ClassMoments
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.shapes import Features
 from shiftmatch.utils.hashing import content_hash
@@ -70,10 +71,23 @@ def add_over_processes(statistics: Statistics) -> Statistics:
     scatters = _summed([m.scatter + m.count * (d @ d.mT) for m, d in zip(found, deltas, strict=True)])
     merged = iter([Moments(*parts) for parts in zip(totals[1:], means, scatters, strict=True)])
     entries = {
-        name: replace(entry, parts=tuple(tuple(next(merged) for _ in part) for part in entry.parts))
+        name: replace(
+            entry,
+            parts=tuple(tuple(next(merged) for _ in part) for part in entry.parts),
+            classes=tuple(map(_classes_over_processes, entry.classes)),
+        )
         for name, entry in statistics.items()
     }
     return replace(statistics, sites=entries, images=totals[0], fingerprint=next(merged, None))
+
+
+def _classes_over_processes(found: ClassMoments) -> ClassMoments:
+    """Moments by class of the images of all processes."""
+    count = found.count[:, None]
+    (total, mean) = _summed([count, count * found.mean])
+    mean = mean / total.clamp_min(TINY)
+    (scatter,) = _summed([count * (found.variance + (found.mean - mean).square())])
+    return ClassMoments(total[:, 0], mean, scatter / total.clamp_min(TINY))
 
 
 def transport_together(covariance: Covariance, x: Features, target: Target, prior: Prior, images: int) -> Features:
@@ -134,7 +148,7 @@ def _summed(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def _check_alike(statistics: Statistics) -> None:
     """Refuse to add statistics of other networks or sites: every process has the same hash, or says so."""
-    layout = [(name, entry.site, entry.covariance) for name, entry in statistics.items()]
+    layout = [(name, entry.site, entry.covariance, len(entry.classes)) for name, entry in statistics.items()]
     digest = int(content_hash([layout, statistics.weights, statistics.batchnorm])[:12], 16)
     extremes = torch.tensor([digest, -digest])
     distributed.all_reduce(extremes, distributed.ReduceOp.MAX)

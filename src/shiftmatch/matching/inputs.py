@@ -64,12 +64,12 @@ class Inputs:
         """All tensors among the arguments."""
         return [x for x in (*self.args, *self.kwargs.values()) if isinstance(x, Tensor)]
 
-    def first(self, images: int) -> "Inputs":
-        """The same for the first images."""
+    def at(self, places: slice | Tensor) -> "Inputs":
+        """The same for some of the images."""
         total = self.images
 
         def few(value: Any) -> Any:
-            return value[:images] if isinstance(value, Tensor) and value.ndim and len(value) == total else value
+            return value[places] if isinstance(value, Tensor) and value.ndim and len(value) == total else value
 
         return Inputs(tuple(map(few, self.args)), {name: few(value) for name, value in self.kwargs.items()})
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from shiftmatch.core.covariance import ChannelMoments, Covariance, Prior, Spectrum
 from shiftmatch.core.fingerprint import measure_fingerprint
 from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
+from shiftmatch.matching.classes import ClassMoments, class_probabilities, image_moments
 from shiftmatch.matching.distributed import add_over_processes
 from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
@@ -85,7 +86,9 @@ def fit(
         prints = prints + new if prints and new else new
         images += batch.images
         with torch.no_grad(), counting_calls():
-            network(*batch.args, **batch.kwargs)
+            p = class_probabilities(network(*batch.args, **batch.kwargs), batch.images)
+        for recorder in recorders.values():
+            recorder.finish(p)
     found = Statistics(
         {site.name: recorder.measured for site, recorder in recorders.items() if recorder.measured},
         images,
@@ -191,6 +194,7 @@ class _Recorder:
     def __init__(self, site: Site, covariance: Covariance) -> None:
         self.site, self.covariance = site, covariance
         self.measured: SiteStatistics | None = None
+        self._seen: list[tuple[SiteStatistics, list[tuple[Tensor, Tensor]]]] = []  # in this pass; moments of each image
 
     def __call__(self, x: Tensor) -> Tensor:
         if tuple(x.shape[1:]) != self.site.shape:
@@ -203,8 +207,18 @@ class _Recorder:
                 entry = SiteStatistics.of(self.site, self.covariance, x)
         except ShiftMatchError as error:
             raise type(error)(f"At site {self.site.name!r}: {error}") from None
-        self.measured = self.measured + entry if self.measured else entry
+        by_class = isinstance(self.covariance, Spectrum | ChannelMoments)
+        parts = self.site.layout.split(x.detach()) if by_class else []
+        self._seen.append((entry, [image_moments(part) for part in parts]))
         return x
+
+    def finish(self, p: Tensor | None) -> None:
+        """Add what this pass has measured, by class too where the network gives the images probabilities."""
+        for found, images in self._seen:
+            classes = [ClassMoments.of(*moments, p) for moments in images] if p is not None else []
+            entry = replace(found, classes=tuple(classes))
+            self.measured = self.measured + entry if self.measured else entry
+        self._seen = []
 
 
 def _with_choices(preset: Preset, covariance: Covariance | type | None, batchnorm: str | None) -> Preset:

@@ -11,7 +11,6 @@ from shiftmatch.core.spectrum import Prior
 from shiftmatch.core.views import Target
 from shiftmatch.errors import InputError, ShiftMatchError
 from shiftmatch.matching.distributed import transport_together
-from shiftmatch.matching.site import Layout
 from shiftmatch.matching.statistics import SiteStatistics, part_covariance
 from shiftmatch.shapes import Size
 
@@ -94,8 +93,8 @@ class SiteMatcher(nn.Module):
 
     def _parts(self, shape: Sequence[int]) -> list[PartMatcher]:
         """A matcher for each part of tensors of that shape."""
-        entry, spaces = self.entry, _spaces(self.site.layout, self.site.shape)
-        wanted = _spaces(self.site.layout, shape)
+        entry, spaces = self.entry, self.site.layout.spaces(self.site.shape)
+        wanted = self.site.layout.spaces(shape)
         found = []
         for i, (fitted, space, to) in enumerate(zip(entry.parts, spaces, wanted, strict=True)):
             covariance, train = part_covariance(entry.covariance, i), fitted
@@ -117,8 +116,3 @@ class SiteMatcher(nn.Module):
             )
         like = next(self.buffers())
         return self._matched(x, [part.to(like.device, like.dtype) for part in self._parts(shape)])
-
-
-def _spaces(layout: Layout, shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """The axes of space of every part of a tensor."""
-    return [tuple(part.shape[2:]) for part in layout.split(torch.empty(1, *shape, device="meta"))]

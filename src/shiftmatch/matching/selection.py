@@ -39,7 +39,7 @@ def sites(model: nn.Module, example: Any, choose: Choice | None = None, *, at: P
     ['input', '0']
     """
     inputs = Inputs(tuple(example)) if _several_inputs(example) else Inputs.of(example)
-    few = inputs.on(model).first(EXAMPLE)
+    few = inputs.on(model).at(slice(EXAMPLE))
     record = _watched(model, few)
     found = [_input_site(name, record.nodes[index]) for name, index in record.inputs.items()]
     if at != "input":

@@ -41,6 +41,10 @@ class Layout:
             maps = torch.cat([*(part[:, :, None] for part in parts[1:]), maps.flatten(2)], dim=2)
         return maps.movedim(1, self.channel)
 
+    def spaces(self, shape: Sequence[int]) -> list[tuple[int, ...]]:
+        """The axes of space of every part of a tensor of that shape, which is without the batch axis."""
+        return [tuple(part.shape[2:]) for part in self.split(torch.empty(1, *shape, device="meta"))]
+
 
 @final
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from shiftmatch.core.linalg import pack, unpack
 from shiftmatch.core.moments import Moments
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
 from shiftmatch.matching.batchnorm import BatchNormMode
+from shiftmatch.matching.classes import MAX_CLASSES, ClassMoments, with_shares
 from shiftmatch.matching.packs import find_pack, push_pack, save_pack
 from shiftmatch.matching.site import Layout, Site, table
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
@@ -28,15 +29,19 @@ KIND, FORMAT = "statistics", 2
 FINGERPRINT = "fingerprint"
 """What files call the moments of the images' fingerprints, which older ones do not have."""
 
+CLASS_COUNT = "class count"
+"""The tensor of how many images each class has, at all sites."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class SiteStatistics:
-    """The moments of training features at one site, for each part of its layout."""
+    """The moments of training features at one site, for each part of its layout; of its channels also by class."""
 
     site: Site
     covariance: Covariance
     parts: tuple[tuple[Moments, ...], ...]
+    classes: tuple[ClassMoments, ...] = ()  # for each part, where outputs are logits of MAX_CLASSES at most
 
     @classmethod
     def of(cls, site: Site, covariance: Covariance, x: Tensor) -> "SiteStatistics":
@@ -55,7 +60,18 @@ class SiteStatistics:
                 )
         pairs = zip(self.parts, other.parts, strict=True)
         parts = tuple(tuple(a + b for a, b in zip(ours, theirs, strict=True)) for ours, theirs in pairs)
-        return replace(self, parts=parts)
+        alike = all(len(a.count) == len(b.count) for a, b in zip(self.classes, other.classes, strict=False))
+        classes = tuple(a + b for a, b in zip(self.classes, other.classes, strict=False)) if alike else ()
+        return replace(self, parts=parts, classes=classes)
+
+    def with_shares(self, shares: Tensor) -> "SiteStatistics":
+        """What they would be with other class shares."""
+        spaces = self.site.layout.spaces(self.site.shape)
+        parts = [
+            with_shares(part_covariance(self.covariance, i), train, space, of_class, shares)
+            for i, (train, space, of_class) in enumerate(zip(self.parts, spaces, self.classes, strict=True))
+        ]
+        return replace(self, parts=tuple(parts), classes=())
 
 
 def part_covariance(covariance: Covariance, part: int) -> Covariance:
@@ -103,6 +119,29 @@ class Statistics(Mapping[str, SiteStatistics]):
         both = {name: entry + other.sites[name] for name, entry in self.sites.items()}
         prints = self.fingerprint + other.fingerprint if self.fingerprint and other.fingerprint else None
         return replace(self, sites=both, images=self.images + other.images, fingerprint=prints)
+
+    @property
+    def class_shares(self) -> Tensor | None:
+        """The shares of the classes that the network sees in its training data, if it is known to have classes."""
+        entries = [entry.classes for entry in self.values()]
+        return entries[0][0].shares if entries and all(entries) else None
+
+    def with_class_shares(self, shares: Tensor) -> "Statistics":
+        """What the statistics would be if training data had these class shares: targets for batches that have them.
+
+        >>> import shiftmatch as sm
+        >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> statistics = sm.fit(net, torch.randn(300, 4))
+        >>> robust = sm.match(net, statistics.with_class_shares(torch.tensor([0.5, 0.5, 0.0])))
+        """
+        known = self.class_shares
+        if known is None or shares.shape != known.shape:
+            kept = f"moments of {len(known)} classes" if known is not None else "no moments by class"
+            raise StatisticsMismatchError(
+                f"These statistics have {kept}; got shares of shape {tuple(shares.shape)}. Fit a classifier of up to "
+                f"{MAX_CLASSES} classes with Spectrum or ChannelMoments, and pass one share for each class."
+            )
+        return replace(self, sites={name: entry.with_shares(shares.double()) for name, entry in self.items()})
 
     @property
     def images_wanted(self) -> int:
@@ -159,6 +198,10 @@ class Statistics(Mapping[str, SiteStatistics]):
             for key, moments in _keyed(entry):
                 found[f"{name}|{key}|mean"] = moments.mean.to(kept)
                 found[f"{name}|{key}|covariance"] = pack(moments.covariance).to(kept)
+            for i, of_class in enumerate(entry.classes):
+                found[f"{name}|{i}|class mean"] = of_class.mean.to(kept)
+                found[f"{name}|{i}|class variance"] = of_class.variance.to(kept)
+                found[CLASS_COUNT] = of_class.count
         if self.fingerprint:
             found[f"{FINGERPRINT}|mean"] = self.fingerprint.mean.to(dtype or torch.float64)
             found[f"{FINGERPRINT}|covariance"] = pack(self.fingerprint.covariance).to(dtype or torch.float64)
@@ -232,7 +275,14 @@ def _entry_from_json(text: dict[str, Any], tensors: Mapping[str, Tensor]) -> Sit
         tuple(_moments(tensors, f"{name}|{i}.{j}", count) for j, count in enumerate(part))
         for i, part in enumerate(text["counts"])
     )
-    return SiteStatistics(site, covariance, parts)
+    classes = [
+        ClassMoments(
+            *(tensors[key].double() for key in (CLASS_COUNT, f"{name}|{i}|class mean", f"{name}|{i}|class variance"))
+        )
+        for i in range(len(parts))
+        if f"{name}|{i}|class mean" in tensors
+    ]
+    return SiteStatistics(site, covariance, parts, tuple(classes))
 
 
 def _moments(tensors: Mapping[str, Tensor], name: str, count: int) -> Moments:

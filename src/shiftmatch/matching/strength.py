@@ -1,45 +1,82 @@
-"""How far to match, decided without labels: an average over the nested family, weighted by the network's confidence."""
+"""How far to match, decided without labels: an average over the nested family, weighted by the network's confidence.
 
-from dataclasses import dataclass
-from typing import Any, final
+Matching assumes that a batch is like the training data but for a corruption. Two things that it may be instead are seen
+and allowed for: a batch of few classes is matched to a mixture of those classes, and in a batch of images that look
+different each group is matched by itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from shiftmatch.matching.inputs import logits_of
+from shiftmatch.matching.classes import class_shares, divergence, evidence
+from shiftmatch.matching.groups import find_groups
+from shiftmatch.matching.inputs import Inputs, logits_of
+from shiftmatch.matching.matched import MatchedModel
+from shiftmatch.matching.site import INPUT
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import twin_of
 
 CONFIDENCE_WEIGHT = 15.0
 """τ of the weights exp(−τ · mean entropy); 10 to 30 are alike."""
 
+CLASSES_WEIGHT, OCCAM, ROUNDS = 30.0, 0.05, 2
+"""Of batches of few classes: τ, what a nat of KL(shares ‖ training shares) costs in nats of entropy, and how often the
+shares are estimated anew from features that were matched to those before."""
+
+SIGNIFICANCE, MIN_EVIDENCE = 3.0, 0.07
+"""Class shares differ from training where the evidence for it, in nats per image, is over 3 (K − 1) / 2n, three times
+what chance makes it, and over what the errors of a network make it in any batch."""
+
 MAX_TEMPERATURE, TEMPERATURE_STEPS = 8.0, 30
-NAMES = ("plain", "channel moments", "spectrum")
+PLAIN, MOMENTS, SPECTRUM = "plain", "channel moments", "spectrum"
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What was decided for a batch, and why."""
+    """What was decided for a batch, and why; in groups, the mean over all images, and one decision for each group."""
 
     weights: dict[str, float]
-    entropies: dict[str, float]
+    entropies: dict[str, float]  # means over the images, in nats; of class-aware members, what stands for it
     temperature: float
+    images: int
+    shares: dict[str, float] = field(default_factory=dict)  # of the classes, where moments by class are known
+    few_classes: bool = False
+    groups: tuple["Decision", ...] = ()
 
     def __str__(self) -> str:
+        if self.groups:
+            sizes = ", ".join(str(group.images) for group in self.groups)
+            each = " ".join(f"Group {i}: {group}" for i, group in enumerate(self.groups, start=1))
+            return f"The images look like {len(self.groups)} groups ({sizes}), which are matched apart. {each}"
         best = max(self.weights, key=lambda name: self.weights[name])
-        shares = ", ".join(f"{name} {weight:.0%}" for name, weight in self.weights.items())
         surer = ", ".join(f"{name} {entropy:.2f}" for name, entropy in self.entropies.items())
-        return (
-            f"The network is surest of this batch with {best}: weights {shares} (mean entropy in nats: {surer}); "
-            f"probabilities at temperature {self.temperature:.2f}."
+        text = (
+            f"The network is surest of this batch with {best}: weights {_percent(self.weights)} (mean entropy in nats: "
+            f"{surer}); probabilities at temperature {self.temperature:.2f}."
         )
+        if not self.few_classes:
+            return text
+        most = dict(sorted(self.shares.items(), key=lambda item: -item[1])[:5])
+        return (
+            f"The batch has other class shares than training ({_percent(most)}), and targets that allow for it. {text}"
+        )
+
+
+def _percent(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
 
 
 class AutoMatchedModel(nn.Module):
     """A network that averages over how far it matches: plain, channel moments, spectrum. Three passes per batch.
 
+    A batch whose class shares differ from training takes six: plain, spectrum, and from each of the two a chain of two
+    rounds in which the spectrum is matched to the mixture for the shares that the round before has found.
     It returns log-probabilities, which can be used wherever logits can.
     """
 
@@ -49,27 +86,154 @@ class AutoMatchedModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "b k"]:
         """The logarithm of the weighted mean of the members' probabilities, at a temperature found without labels."""
-        return self._decided(*args, **kwargs)[1]
+        return self._decided(Inputs(args, kwargs))[1]
 
     def explain(self, *args: Any, **kwargs: Any) -> Decision:
         """What is decided for a batch. Nothing is kept, so threads may ask at once."""
         with torch.no_grad():
-            return self._decided(*args, **kwargs)[0]
+            return self._decided(Inputs(args, kwargs))[0]
 
     def train(self, mode: bool = True) -> "AutoMatchedModel":
         """Stays in evaluation mode."""
         return self
 
-    def _decided(self, *args: Any, **kwargs: Any) -> tuple[Decision, Float[Tensor, "b k"]]:
-        matched_first = reversed(self.members)  # it checks the inputs, in words
-        log_p = torch.stack([logits_of(m(*args, **kwargs)).log_softmax(-1) for m in matched_first][::-1])
-        entropies = -(log_p.exp() * log_p).sum(-1).mean(-1) if log_p.shape[1] else log_p.new_zeros(len(log_p))
-        log_weights = (-CONFIDENCE_WEIGHT * entropies.detach()).log_softmax(0)
-        mixed = torch.logsumexp(log_p + log_weights[:, None, None], 0)
-        temperature = agreement_temperature(mixed.detach(), log_p[1].argmax(-1), log_p[2].argmax(-1))
-        weights = dict(zip(NAMES, log_weights.exp().tolist(), strict=True))
-        decision = Decision(weights, dict(zip(NAMES, entropies.tolist(), strict=True)), temperature)
-        return decision, (mixed / temperature).log_softmax(-1)
+    def _decided(self, inputs: Inputs) -> tuple[Decision, Float[Tensor, "b k"]]:
+        groups = self._groups(inputs)
+        if len(groups) < 2:
+            return self._decided_for_group(inputs)
+        decisions, log_p = zip(*(self._decided_for_group(inputs.at(group)) for group in groups), strict=True)
+        return _together(decisions), torch.cat(log_p)[torch.cat(groups).argsort()]
+
+    def _groups(self, inputs: Inputs) -> list[Tensor]:
+        """The places of images that look alike; nothing for other inputs than images of the size that was fitted."""
+        known, found = self.statistics.fingerprint, inputs.named(self.members[0].network)  # type: ignore[arg-type]
+        shapes = {name: tuple(x.shape[1:]) for name, x in found.items()}
+        if known is None or shapes != self.statistics.inputs or len(shapes[INPUT]) != 3:
+            return []
+        return find_groups(found[INPUT], known)
+
+    def _decided_for_group(self, inputs: Inputs) -> tuple[Decision, Float[Tensor, "b k"]]:
+        plain, moments, full = self.members
+        spectrum = _log_p(full, inputs)  # first: it checks the inputs, in words
+        starts = {PLAIN: _log_p(plain, inputs), SPECTRUM: spectrum}
+        prior = self.statistics.class_shares if len(spectrum) else None
+        found = {} if prior is None else {name: class_shares(log_p, prior) for name, log_p in starts.items()}
+        if prior is not None and _has_other_classes(starts, found, prior):
+            return self._by_class(inputs, starts, found, prior)
+        members = {PLAIN: starts[PLAIN], MOMENTS: _log_p(moments, inputs), SPECTRUM: spectrum}
+        candidates = {name: _Candidate(log_p, -_entropy(log_p)) for name, log_p in members.items()}
+        return _averaged(candidates, CONFIDENCE_WEIGHT, (MOMENTS, SPECTRUM), self._named(found.get(SPECTRUM)))
+
+    def _by_class(
+        self, inputs: Inputs, starts: Mapping[str, Tensor], found: dict[str, Tensor], prior: Tensor
+    ) -> tuple[Decision, Float[Tensor, "b k"]]:
+        """The average for a batch with class shares of its own, each answer but the spectrum's given its shares."""
+        plain_score = -_entropy(starts[PLAIN]) - OCCAM * divergence(found[PLAIN], prior)
+        candidates = {
+            PLAIN: _Candidate(_answered(starts[PLAIN], found[PLAIN], prior), plain_score),
+            SPECTRUM: _Candidate(starts[SPECTRUM], -_entropy(starts[SPECTRUM])),
+        }
+        for start in starts:
+            log_p, shares, name = starts[start], found[start], f"classes, from {start}"
+            for _ in range(ROUNDS):
+                log_p = _log_p(self._matched_to(shares), inputs)
+                shares = class_shares(log_p, prior)
+            if _differs(log_p, shares, prior):
+                confidence = -(_entropy(starts[start]) + _entropy(log_p)) / 2  # a wrong start makes itself too sure
+                score = confidence - OCCAM * divergence(shares, prior)
+                candidates[name], found[name] = _Candidate(_answered(log_p, shares, prior), score), shares
+        first, second, *_ = sorted(candidates, key=lambda name: -candidates[name].score)
+        return _averaged(candidates, CLASSES_WEIGHT, (first, second), self._named(found[first]), few_classes=True)
+
+    def _matched_to(self, shares: Tensor) -> MatchedModel:
+        """The network matched to training data with these class shares: built for this call, so threads may differ."""
+        plain, full = self.members[0], self.members[2]
+        statistics = self.statistics.with_class_shares(shares)
+        return MatchedModel(plain.network, statistics, prior=full.prior, check_weights=False)  # type: ignore[arg-type]
+
+    def _named(self, shares: Tensor | None) -> dict[str, float]:
+        """Shares by the names of their classes, or by their numbers."""
+        values = [] if shares is None else shares.tolist()
+        names = self.statistics.classes
+        return dict(zip(names if len(names) == len(values) else map(str, range(len(values))), values, strict=True))
+
+
+class _Candidate(NamedTuple):
+    """One member of an average: what it answers, and minus its mean entropy, or what stands for it."""
+
+    log_p: Float[Tensor, "b k"]
+    score: float
+
+
+def _averaged(
+    candidates: Mapping[str, _Candidate],
+    weight: float,
+    compared: tuple[str, str],
+    shares: dict[str, float],
+    *,
+    few_classes: bool = False,
+) -> tuple[Decision, Float[Tensor, "b k"]]:
+    """The mean of the candidates with weights exp(weight · score), as sure as two of them agree."""
+    log_p = torch.stack([candidate.log_p for candidate in candidates.values()])
+    log_weights = log_p.new_tensor([weight * candidate.score for candidate in candidates.values()]).log_softmax(0)
+    mixed = torch.logsumexp(log_p + log_weights[:, None, None], 0)
+    one, other = (candidates[name].log_p.argmax(-1) for name in compared)
+    temperature = agreement_temperature(mixed.detach(), one, other)
+    decision = Decision(
+        dict(zip(candidates, log_weights.exp().tolist(), strict=True)),
+        {name: -candidate.score for name, candidate in candidates.items()},
+        temperature,
+        len(mixed),
+        shares,
+        few_classes,
+    )
+    return decision, (mixed / temperature).log_softmax(-1)
+
+
+def _together(groups: Sequence[Decision]) -> Decision:
+    """The mean over groups, image by image."""
+    images = sum(group.images for group in groups)
+
+    def mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        names = dict.fromkeys(name for part in parts for name in part)
+        weighted = [(group.images / images, part) for group, part in zip(groups, parts, strict=True)]
+        return {name: sum(share * part.get(name, 0.0) for share, part in weighted) for name in names}
+
+    return Decision(
+        mean([group.weights for group in groups]),
+        mean([group.entropies for group in groups]),
+        sum(group.temperature * group.images for group in groups) / images,
+        images,
+        mean([group.shares for group in groups]),
+        any(group.few_classes for group in groups),
+        tuple(groups),
+    )
+
+
+def _log_p(network: nn.Module, inputs: Inputs) -> Float[Tensor, "b k"]:
+    return logits_of(network(*inputs.args, **inputs.kwargs)).log_softmax(-1)
+
+
+def _entropy(log_p: Tensor) -> float:
+    """Mean entropy in nats."""
+    return -(log_p.detach().exp() * log_p.detach()).sum(-1).mean().item() if len(log_p) else 0.0
+
+
+def _answered(log_p: Tensor, shares: Tensor, prior: Tensor) -> Tensor:
+    """Predictions given class shares: p π / π°, normalised."""
+    return (log_p + (shares / prior).log().to(log_p)).log_softmax(-1)
+
+
+def _differs(log_p: Tensor, shares: Tensor, prior: Tensor) -> bool:
+    """Whether class shares differ from those of training by more than chance and the network's errors make them."""
+    by_chance = (len(prior) - 1) / (2 * len(log_p))
+    return evidence(log_p, shares, prior) > max(SIGNIFICANCE * by_chance, MIN_EVIDENCE)
+
+
+def _has_other_classes(starts: Mapping[str, Tensor], found: Mapping[str, Tensor], prior: Tensor) -> bool:
+    """Whether a batch has other classes than training; plain predictions say so only where they are the surer ones."""
+    differs = {name: _differs(starts[name], shares, prior) for name, shares in found.items()}
+    return differs[SPECTRUM] or (differs[PLAIN] and _entropy(starts[PLAIN]) < _entropy(starts[SPECTRUM]))
 
 
 def agreement_temperature(log_p: Float[Tensor, "b k"], one: Tensor, other: Tensor) -> float:

@@ -31,6 +31,7 @@ from shiftmatch.core.views import View
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
+from shiftmatch.matching.diagnosis import Diagnosis, diagnose
 from shiftmatch.matching.distributed import share, start_processes
 from shiftmatch.matching.match import MatchedModel, fit, match
 from shiftmatch.matching.matched import load
@@ -62,6 +63,7 @@ __all__ = [
     "ChannelMoments",
     "Covariance",
     "Dense",
+    "Diagnosis",
     "EigenvalueFloor",
     "Kronecker",
     "Layout",
@@ -85,6 +87,7 @@ __all__ = [
     "corrupt",
     "corruptions",
     "data",
+    "diagnose",
     "embedded",
     "errors",
     "evaluate",

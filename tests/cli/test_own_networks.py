@@ -138,3 +138,20 @@ def test_results_for_scripts(here: Path) -> None:
     assert fitted == {"out": "stats", "images": 240, "refused": {}, "classes": ["dark", "light"]}
     predicted = run("predict", "nets_of_mine:net", "photos.npz", "--out", str(here / "labels.csv"), "--json").stdout
     assert json.loads(predicted) == {"out": str(here / "labels.csv"), "images": 240, "refused": {}}
+
+
+def test_diagnose_says_what_has_shifted(here: Path) -> None:
+    run("fit", "nets_of_mine:net", "photos", "--grey", "--out", "net.stats", "--mean", "0.4", "--std", "0.2")
+    found = json.loads(run("diagnose", "nets_of_mine:net", "photos", "--statistics", "net.stats", "--json").stdout)
+    assert (found["shifted"], found["kind"], len(found["names"])) == (False, "none", 240)
+    np.save(here / "dim.npy", np.load(here / "photos.npz")["images"] // 3)
+    dim = run("diagnose", "nets_of_mine:net", "dim.npy", "--statistics", "net.stats", "--plot", "spectra.png")
+    assert dim.stdout.startswith("Shifted, by ")
+    assert (here / "spectra.png").stat().st_size > 1000
+    (here / "photos" / "dark" / "000.png").write_bytes(b"no image")
+    partly = CliRunner().invoke(app, ["diagnose", "nets_of_mine:net", "photos", "--statistics", "net.stats"])
+    assert partly.exit_code == 3
+    wrong = CliRunner().invoke(
+        app, ["diagnose", "nets_of_mine:net", "photos", "--statistics", "net.stats", "--plot", "a.gif"]
+    )
+    assert (wrong.exit_code, "png" in wrong.output) == (1, True)

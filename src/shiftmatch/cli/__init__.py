@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from shiftmatch.cli.corrupt import corrupt
 from shiftmatch.cli.data import app as data_app
 from shiftmatch.cli.demo import demo
+from shiftmatch.cli.diagnose import diagnose
 from shiftmatch.cli.evaluate import evaluate
 from shiftmatch.cli.export import export
 from shiftmatch.cli.fit import fit
@@ -23,7 +24,7 @@ from shiftmatch.cli.sample import import_hmc, sample
 from shiftmatch.cli.sites import sites
 from shiftmatch.errors import ShiftMatchError
 
-COMMANDS = (demo, sites, fit, predict, sample, import_hmc, corrupt, evaluate, export, report, reproduce)
+COMMANDS = (demo, sites, fit, predict, diagnose, sample, import_hmc, corrupt, evaluate, export, report, reproduce)
 RESUMES = {
     "corrupt": "What is finished is kept: the same command resumes there.",
     "data": "What has arrived is kept: the same command resumes there.",

@@ -1,12 +1,31 @@
-"""How far apart two sets of features are, by their moments."""
+"""How far apart two sets of features are, by their moments, and how far sampling alone would take them."""
+
+from math import hypot, inf
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from shiftmatch.core.basis import DCT
+from shiftmatch.core.fingerprint import band_masks, radius_of
 from shiftmatch.core.linalg import EigenvalueFloor, sym_power
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.views import NOT_FINITE, chunks, compute_dtype
+from shiftmatch.errors import NonFiniteError
+from shiftmatch.shapes import Features
 
 EXACT = EigenvalueFloor(rtol=0.0)
 """Square roots stay finite without a floor."""
+
+ENERGY_RTOL = 1e-4
+"""Added to energies, relative to those of training, so that bands without any have a logarithm."""
+
+LIMIT_SCORE = 4.5
+"""The standard score up to which sampling explains a distance, where those of all sites are looked at."""
+
+NEGLIGIBLE = 1e-6
+"""The limit where images do not vary at all."""
 
 
 def shift(test: Moments, train: Moments) -> float:
@@ -29,3 +48,123 @@ def shift(test: Moments, train: Moments) -> float:
 
 def _trace(moments: Moments) -> torch.Tensor:
     return moments.covariance.diagonal(dim1=-2, dim2=-1).sum()
+
+
+class Distance(NamedTuple):
+    """How far a batch is from training, how far sampling alone may take it, and the standard score of the distance."""
+
+    value: float
+    limit: float
+    score: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether sampling explains it."""
+        return self.value <= self.limit
+
+
+class SiteShift(NamedTuple):
+    """How features of a batch differ from those of training, by channel and band of frequency.
+
+    `level` is in standard deviations of the channel, `gain` the logarithm of a ratio of energies.
+    """
+
+    mean: Distance
+    variance: Distance
+    spectrum: Distance
+    level: Float[Tensor, "c"]
+    gain: Float[Tensor, "c k"]
+    error: Float[Tensor, "k"]  # the standard error of the gain's mean over channels
+    frequency: Float[Tensor, "k"]  # the middle of each band, in cycles per pixel
+
+    @property
+    def size(self) -> float:
+        """All three distances as one."""
+        return hypot(self.mean.value, self.variance.value, self.spectrum.value)
+
+
+def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
+    """How far a batch of so many images is from training, whose moments are those of a spectrum.
+
+    Each image has a level and energies of its own, and the moments of the spectrum tell their mean in training. How
+    much they vary is seen in the batch, image by image, because positions in an image are not independent.
+
+    >>> noise = torch.randn(600, 2, 8, 8)
+    >>> z = DCT().forward(noise[:500], [m.float() for m in DCT().matrices((8, 8))]).flatten(1).double().mT
+    >>> found = site_shift(2 * noise[500:], Moments.of(z[:, None, None]), 100)
+    >>> found.mean.inside, found.variance.inside, found.spectrum.inside
+    (True, False, True)
+    """
+    masks = band_masks(tuple(x.shape[2:])) if x.ndim > 2 else torch.zeros(0, 1)
+    masks = masks[masks.any(-1)].to(x.device, torch.float64)
+    channels, trust = x.shape[1], 1 / images + 1 / train.count
+    usual_mean, usual = (m.reshape(channels, -1).to(x.device) for m in (train.mean, train.scatter / train.count))
+    frequencies = usual.shape[-1]
+    level, energy = _per_image(x, usual_mean, masks, images)
+    spread = (usual.mean(-1) + usual_mean[:, 1:].square().sum(-1) / frequencies).clamp_min(
+        torch.finfo(usual.dtype).tiny
+    )
+    level = level / (frequencies * spread).sqrt()
+    if not len(masks):  # one position: its variance over the images is all there is
+        energy, masks = (level - level.mean(0)).square()[..., None] * spread[:, None], masks.new_ones(1, 1)
+    size = masks.sum(-1)
+    usual = (usual @ masks.mT) / size
+    floor = ENERGY_RTOL * (usual.mean(-1, keepdim=True) + usual.mean()) + torch.finfo(usual.dtype).tiny
+    share = size / size.sum()
+    gain, varied = _log_ratio(energy, usual, floor)
+    total, varied_total = _log_ratio(energy @ share[:, None], usual @ share[:, None], floor)
+    error = (varied.mean(1) - varied.mean((0, 1))).square().mean(0).mul(trust).sqrt()
+    return SiteShift(
+        _distance(level.mean(0), level, trust),
+        _distance(total.flatten(), varied_total.flatten(1), trust),
+        _distance((gain - total).flatten(), (varied - varied_total).flatten(1), trust),
+        level.mean(0),
+        gain,
+        error,
+        masks @ radius_of(tuple(x.shape[2:])).to(masks) / size / 2 if x.ndim > 2 else size * 0,
+    )
+
+
+def _per_image(
+    x: Features, usual_mean: Tensor, masks: Tensor, images: int
+) -> tuple[Float[Tensor, "b c"], Float[Tensor, "b c k"]]:
+    """The level of every image and its mean energy in every band, about the training means, in double precision."""
+    basis, space = DCT(), x.shape[2:]
+    matrices = [matrix.to(x.device, compute_dtype(x)) for matrix in basis.matrices(space)]
+    origin, weights = usual_mean.to(compute_dtype(x)), (masks / masks.sum(-1, keepdim=True)).to(compute_dtype(x)).mT
+    levels, energies = [], []
+    for part in chunks(x.detach()):
+        z = basis.forward(part.to(compute_dtype(x)), matrices).flatten(2) if space else part[..., None]
+        z = z - origin
+        levels.append(z[..., 0].double())
+        energies.append((z.square() @ weights).double())
+    level, energy = torch.cat(levels), torch.cat(energies)
+    if not level.isfinite().all():
+        raise NonFiniteError(NOT_FINITE)
+    if images != len(level):  # windows of one image
+        level, energy = (e.unflatten(0, (images, -1)).mean(1) for e in (level, energy))
+    return level, energy
+
+
+def _log_ratio(energy: Tensor, usual: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
+    """The logarithm of mean energy over that of training, and what each image contributes to its deviation."""
+    found = energy.mean(0) + floor
+    return (found / (usual + floor)).log(), (energy + floor) / found
+
+
+def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], trust: float) -> Distance:
+    """√(|δ|² / d), with the limit that sampling alone keeps to.
+
+    δ is a mean over images, which vary by C; without a shift |δ|² has mean tr C and variance 2 tr C², and is nearly a
+    multiple of χ² (Satterthwaite), whose cube root is nearly Gaussian (Wilson and Hilferty).
+    """
+    deviations = (varied - varied.mean(0)) * (trust / max(len(varied) - 1, 1)) ** 0.5
+    expected, gram = deviations.square().sum(), deviations @ deviations.mT
+    squares = gram.square().sum()
+    value = float(moved.square().mean().sqrt())
+    if not squares > 0:
+        return Distance(value, NEGLIGIBLE, inf if value > NEGLIGIBLE else 0.0)
+    width = (2 * squares / (9 * expected.square())).sqrt()  # 2 / (9 degrees of freedom), its root
+    score = ((moved.square().sum() / expected) ** (1 / 3) - (1 - width.square())) / width
+    limit = expected * (1 - width.square() + LIMIT_SCORE * width) ** 3
+    return Distance(value, float((limit / len(moved)).sqrt()), float(score))

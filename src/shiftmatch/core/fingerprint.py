@@ -48,10 +48,15 @@ def band_masks(space: tuple[int, ...], bands: int = BANDS) -> Bool[Tensor, "band
     >>> band_masks((8, 8)).sum(-1)
     tensor([ 2,  1,  4,  7, 15, 34])
     """
-    grids = torch.meshgrid(*(torch.arange(side) / side for side in space), indexing="ij")
-    radius = torch.stack([grid.flatten() for grid in grids]).square().sum(0).sqrt()
+    radius = radius_of(space)
     edges = 2 ** (0.5 * (torch.arange(1, bands) - bands))
     return (torch.bucketize(radius, edges, right=True) == torch.arange(bands)[:, None]) & (radius > 0)
+
+
+def radius_of(space: tuple[int, ...]) -> Float[Tensor, "frequency"]:
+    """How fine every frequency is: 1 along an axis is half a cycle per pixel."""
+    grids = torch.meshgrid(*(torch.arange(side) / side for side in space), indexing="ij")
+    return torch.stack([grid.flatten() for grid in grids]).square().sum(0).sqrt()
 
 
 def measure_fingerprint(images: Features) -> Moments | None:

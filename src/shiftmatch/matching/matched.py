@@ -50,7 +50,7 @@ class MatchedModel(nn.Module):
             if not entry.site.is_input:
                 submodule(model, entry.site.module)
         if check_weights:
-            _check_weights(model, statistics)
+            require_weights(model, statistics)
         self.statistics, self.prior, self.across_processes = statistics, prior, across_processes
         dtype = next((torch.float64 for p in model.parameters() if p.dtype == torch.float64), torch.float32)
         matchers = {entry.site: SiteMatcher(entry, prior, dtype, across_processes) for entry in statistics.values()}
@@ -157,7 +157,8 @@ def load(path: str | PathLike[str], model: nn.Module, *, check_weights: bool = T
     return robust
 
 
-def _check_weights(model: nn.Module, statistics: Statistics) -> None:
+def require_weights(model: nn.Module, statistics: Statistics) -> None:
+    """Refuse a network with other weights than the one that was fitted."""
     ours, theirs = weight_hashes(model), statistics.weights
     odd = next((name for name in [*theirs, *ours] if ours.get(name) != theirs.get(name)), None)
     if odd is not None:

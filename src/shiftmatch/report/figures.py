@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
+from shiftmatch.matching.diagnosis import Diagnosis
 from shiftmatch.report.grid import CLEAN_CELL, Cell, Grid, grid_of
 from shiftmatch.report.measures import Estimate, readable
 from shiftmatch.report.series import MEAN_SHIFT, Bin, calibration_gap, layer_shifts, reliability
@@ -164,6 +165,32 @@ def layer_shift(scores: Scores) -> Figure:
     axes.set_xticks(range(len(sites)), sites, rotation=60, ha="right", fontsize=7)
     axes.set(ylabel="shift, in units of the spread in training", ylim=(0, None))
     _legend(figure, axes)
+    return figure
+
+
+@mpl.rc_context(STYLE)
+def spectra(diagnosis: Diagnosis) -> Figure:
+    """The energy of a batch over that of training against the frequency, a panel for each site that has space.
+
+    The band is the 95 % interval of the mean over channels; a red title is that of a site beyond sampling error.
+    """
+    sites = {name: found for name, found in diagnosis.sites.items() if len(found.frequency) > 1}
+    if not sites:
+        raise InputError("No site of this diagnosis has a spectrum: its features have no rows and columns.")
+    rows = ceil(len(sites) / COLUMNS)
+    figure = Figure(figsize=(WIDTH, 0.6 + 1.1 * rows), layout="constrained")
+    panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, (name, found) in zip(panels, sites.items(), strict=False):
+        frequency, gain, error = (x.cpu().numpy() for x in (found.frequency, found.gain.mean(0), found.error))
+        axes.axhline(1, color=LINE)
+        axes.fill_between(frequency, np.exp(gain - 1.96 * error), np.exp(gain + 1.96 * error), alpha=BAND)
+        axes.plot(frequency, np.exp(gain), color=COLOURS[1], marker="o", markersize=2.5, linewidth=1)
+        axes.set_yscale("log")
+        axes.set_title(_plain(name), fontsize=8, color=LOSS if name in diagnosis.worst else INK)
+    for axes in panels[len(sites) :]:
+        axes.set_visible(False)
+    figure.supxlabel("cycles per pixel", fontsize=8)
+    figure.supylabel("energy, over that of training", fontsize=8)
     return figure
 
 

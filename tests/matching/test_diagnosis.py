@@ -1,6 +1,7 @@
 """Distances that know their sampling error, and what they say a batch has shifted by."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from shiftmatch.core.distance import site_shift
 from shiftmatch.errors import BatchTooSmallError, InputError, StatisticsMismatchError
 from shiftmatch.report import spectra
 
-CHANGES = {
+CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
     "noise": lambda x: x + randn(*x.shape, seed=5),
     "loss of detail": lambda x: avg_pool2d(x, 3, stride=1, padding=1),
     "contrast": lambda x: 0.4 * (x - x.mean((0, 2, 3), keepdim=True)) + x.mean((0, 2, 3), keepdim=True),

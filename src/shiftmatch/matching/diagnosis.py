@@ -220,9 +220,10 @@ def kind_of(sites: dict[str, SiteShift], spread: float) -> str:
 
 
 def _shares(output: Any, statistics: Statistics) -> tuple[dict[str, float], float]:
-    """The share of every class by the mean prediction, and over how many of them that spreads, beside n images of all.
+    """The share of every class by the mean prediction, and over how many of them that spreads, beside n usual images.
 
-    n images of K classes show K (1 − e^{−n/K}) of them or so; predictions spread over exp(entropy of their mean).
+    Predictions spread over exp(entropy of their mean) classes. With K likewise of the training data, where that is
+    known, n images show K (1 − e^{−n/K}) of them or so.
     """
     try:
         p = logits_of(output).double().softmax(-1)
@@ -232,8 +233,14 @@ def _shares(output: Any, statistics: Statistics) -> tuple[dict[str, float], floa
         return {}, 1.0
     mean, (images, classes) = p.mean(0), p.shape
     names = statistics.classes if len(statistics.classes) == classes else map(str, range(classes))
-    shown = classes * (1 - exp(-images / classes))
-    return dict(zip(names, mean.tolist(), strict=True)), float(torch.special.entr(mean).sum().exp()) / shown
+    known = statistics.class_shares
+    usual = classes if known is None or len(known) != classes else _perplexity(known)
+    shown = usual * (1 - exp(-images / usual))
+    return dict(zip(names, mean.tolist(), strict=True)), _perplexity(mean) / shown
+
+
+def _perplexity(shares: Tensor) -> float:
+    return float(torch.special.entr(shares).sum().exp())
 
 
 def _distances(found: SiteShift) -> tuple[Distance, Distance, Distance]:

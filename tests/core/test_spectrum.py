@@ -96,3 +96,23 @@ def test_another_size_is_resampled() -> None:
 def test_an_unknown_basis_is_refused() -> None:
     with pytest.raises(InputError, match="dct, dft"):
         Spectrum("wavelets")
+
+
+@pytest.mark.parametrize("space", [(70,), (5, 4), (9, 11), (2, 3, 4), (5, 6, 7)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_working_in_place_gives_what_the_plain_formula_gives(
+    space: tuple[int, ...], dtype: torch.dtype, channels_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunks are made so small that there are several, the last one shorter than the others."""
+    monkeypatch.setattr("shiftmatch.core.views.CHUNK_BYTES", 5 * 3 * 8 * int(np.prod(space)))
+    train, test = randn(60, 3, *space).to(dtype), 2 * randn(31, 3, *space, seed=1).to(dtype) + 1
+    if channels_last:
+        test = test.movedim(1, -1).contiguous().movedim(-1, 1)
+    spectrum, before = Spectrum(), test.clone()
+    target = {k: v.to(dtype) for k, v in spectrum.target(spectrum.measure(train), space).items()}
+    found = spectrum.transport(test, target, Prior(3, 7), len(test))
+    expected = spectrum.transport(test.clone().requires_grad_(), target, Prior(3, 7), len(test)).detach()
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-4
+    assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    assert torch.equal(test, before) and found.stride() == test.stride()

@@ -1,7 +1,8 @@
 """Bases in which features of natural images are nearly uncorrelated: the cosine and the Fourier transform."""
 
 from collections.abc import Sequence
-from math import pi
+from functools import reduce
+from math import pi, prod
 from typing import Protocol, final
 
 import torch
@@ -12,6 +13,9 @@ from shiftmatch.shapes import Features
 
 Coefficients = Tensor
 """Features in a basis: (b c *frequencies), complex for the Fourier transform."""
+
+SMALL_MAP = 64
+"""Maps of so many positions are transformed by one product; for larger ones a product per axis is faster."""
 
 
 class Basis(Protocol):
@@ -46,7 +50,9 @@ class DCT:
     """The cosine transform along every axis: real, and without the wrap-around of the Fourier transform."""
 
     def matrices(self, space: Sequence[int]) -> list[Tensor]:
-        return [dct_matrix(side) for side in space]
+        """One for every axis, or the Kronecker product of all for a small map."""
+        axes = [dct_matrix(side) for side in space]
+        return [reduce(torch.kron, axes)] if axes and prod(space) <= SMALL_MAP else axes
 
     def forward(self, x: Features, matrices: Sequence[Tensor]) -> Coefficients:
         return _along_axes(x, matrices)
@@ -89,7 +95,9 @@ BASES: dict[str, Basis] = {"dct": DCT(), "dft": DFT()}
 
 
 def _along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
-    """Multiply every axis of space by its matrix."""
+    """Multiply every axis of space by its matrix, or all of them by one."""
+    if len(matrices) == 1:
+        return (x.flatten(2) @ matrices[0].mT).reshape(x.shape)
     for axis, matrix in enumerate(matrices, start=2):
         if axis == x.ndim - 1:
             x = x @ matrix.mT
@@ -98,3 +106,20 @@ def _along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
         else:
             x = (x.movedim(axis, -1) @ matrix.mT).movedim(-1, axis)
     return x
+
+
+def multiply_into(out: Tensor, x: Tensor, matrices: Sequence[Tensor], scratch: Tensor) -> None:
+    """What `forward` of the DCT gives, in memory that is there already: allocating it costs more than the products.
+
+    All tensors are contiguous. Products go to `scratch` and to `out` in turn, and the last one to `out`; so `x` may be
+    `out` itself for an even number of matrices, and `scratch` for an odd one.
+    """
+    for left in reversed(range(len(matrices))):
+        side, after = len(matrices[left]), prod(map(len, matrices[left + 1 :]))
+        to = scratch if left % 2 else out
+        if after == 1:
+            torch.mm(x.view(-1, side), matrices[left].mT, out=to.view(-1, side))
+        else:
+            samples = x.view(-1, side, after)
+            torch.bmm(matrices[left].expand(len(samples), side, side), samples, out=to.view_as(samples))
+        x = to

@@ -1,10 +1,9 @@
 """Structures whose map is one gain and one offset per coefficient: the channels' moments, and their spectra."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import prod
-from operator import add
+from math import isfinite, prod
 from typing import ClassVar, NamedTuple, TypeAlias, final
 
 import torch
@@ -12,14 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from shiftmatch.core.basis import BASES, Coefficients
+from shiftmatch.core.basis import BASES, Coefficients, multiply_into
 from shiftmatch.core.moments import Moments, constant, shrinkage_for, to_float64
 from shiftmatch.core.views import NOT_FINITE, Target, View, check_finite, chunks, compute_dtype, measure_views
 from shiftmatch.errors import InputError, NonFiniteError
 from shiftmatch.shapes import Features, Size
-
-KEPT_BYTES = 8 << 20
-"""Coefficients of smaller batches are kept between measuring and moving; larger ones are cheaper to compute again."""
 
 MEAN_PRIOR_RATIO = 4
 """The training means of frequencies count for so many times the images of the shape: few images tell little of them."""
@@ -81,8 +77,8 @@ class ChannelMoments:
     def gain_and_offset(self, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
         """Gain = √(v°/v), offset = m° − gain · m, with m and v pulled toward the training data."""
         shrinkage = shrinkage_for(prior.moments, test.images)
-        _, gain, offset = _channel_map(test.mean, test.variance, target["mean"], target["variance"], shrinkage)
-        return GainAndOffset(gain, offset)
+        stays, gain, offset = _channel_map(test.mean, test.variance, target["mean"], target["variance"], shrinkage)
+        return GainAndOffset(gain.masked_fill_(stays, 1.0), offset.masked_fill_(stays, 0.0))
 
     def features(self, z: Coefficients, target: Target, space: Sequence[int]) -> Features:
         """The coefficients themselves."""
@@ -120,16 +116,17 @@ class Spectrum:
             raise InputError(f"The basis of a spectrum is one of {', '.join(BASES)}; got {self.basis!r}.")
 
     def measure(self, x: Features) -> tuple[Moments, ...]:
-        """Moments of every coefficient over the images, summed over chunks in float64."""
-        basis, space = BASES[self.basis], x.shape[2:]
-        matrices = [matrix.to(x.device, compute_dtype(x)) for matrix in basis.matrices(space)]
-
-        def moments(chunk: Features) -> Moments:
-            z = basis.forward(chunk.to(compute_dtype(x)), matrices) if space else chunk
-            mean, variance, _ = self.summarise(z, len(z))
-            return Moments(len(z), _real_columns(mean), to_float64(variance * len(z)).reshape(-1, 1, 1))
-
-        measured = reduce(add, map(moments, chunks(x.detach())))
+        """Moments of every coefficient over the images, summed in float64."""
+        basis, space, x = BASES[self.basis], x.shape[2:], x.detach().to(compute_dtype(x))
+        matrices, parts = [matrix.to(x) for matrix in basis.matrices(space)], list(chunks(x))
+        if matrices:
+            z, scratch = (torch.empty(parts[0].shape).to(x) for _ in range(2))
+            wide = torch.float32 if x.device.type == "mps" else torch.float64
+            found = _sum_up((_transform(part, matrices, z[: len(part)], scratch) for part in parts), scratch, wide)
+        else:
+            found = reduce(merge, (self.summarise(basis.forward(p, []) if space else p, len(p)) for p in parts))
+        scatter = to_float64(found.variance).reshape(-1, 1, 1) * len(x)
+        measured = Moments(len(x), _real_columns(found.mean), scatter)
         check_finite([measured])
         return (measured,)
 
@@ -142,9 +139,12 @@ class Spectrum:
         variance = variance / train[0].count
         unit = torch.zeros_like(weight)
         unit[0] = multiplicity.sum().sqrt()
-        found = {"mean": mean, "variance": variance, "weight": weight, "unit": unit}
+        of_means = torch.where(unit > 0, 0.0, weight)
+        found = {"mean": mean, "variance": variance, "unit": unit}
+        found |= {"weight": weight[:, None], "weight_of_means": of_means[:, None]}
         found["channel_mean"], found["channel_variance"] = _channel_moments(mean, variance, found)
-        found["floor"] = self.floor * (variance * weight).sum(-1, keepdim=True)
+        found["floor"] = self.floor * (variance @ found["weight"])
+        found["raised"] = variance + found["floor"]
         return found | {f"matrix{i}": matrix for i, matrix in enumerate(basis.matrices(space))}
 
     def channel_moments(self, train: Sequence[Moments], space: Sequence[int]) -> tuple[Moments, ...]:
@@ -155,7 +155,10 @@ class Spectrum:
 
     def transport(self, x: Features, target: Target, prior: Prior, images: Size) -> Features:
         """Move the spectrum of a batch to that of training."""
-        return _transport(self, x, target, prior, images)
+        watched = torch.compiler.is_compiling() or (torch.is_grad_enabled() and x.requires_grad)
+        if watched or "matrix0" not in target:
+            return _transport(self, x, target, prior, images)
+        return _transport_in_place(self, x, target, prior, images)
 
     def coefficients(self, x: Features, target: Target) -> Coefficients:
         """Features in the basis."""
@@ -171,17 +174,16 @@ class Spectrum:
     def gain_and_offset(self, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
         """Both steps as one gain and one offset per coefficient."""
         channel = _channel_moments(test.mean, test.variance, target)
-        shrinkage = shrinkage_for(prior.moments, test.images)
-        stays, a, b = _channel_map(*channel, target["channel_mean"], target["channel_variance"], shrinkage)
-        b = b * target["unit"]
-        moved, means = a * test.mean + b, shrinkage_for(MEAN_PRIOR_RATIO * prior.shape, test.images)
-        mean = _shrink(moved, target["mean"], means)
-        variance = _mixed_variance(
-            moved, a * a * test.variance, target["mean"], target["variance"], shrinkage_for(prior.shape, test.images)
-        )
-        floor = target["floor"] + torch.finfo(variance.dtype).tiny
-        gain = torch.where(stays, 1.0, torch.sqrt((target["variance"] + floor) / (variance + floor)))
-        return GainAndOffset(gain * a, torch.where(stays, 0.0, gain * (b - mean) + target["mean"]))
+        moments, shape = shrinkage_for(prior.moments, test.images), shrinkage_for(prior.shape, test.images)
+        stays, a, b = _channel_map(*channel, target["channel_mean"], target["channel_variance"], moments)
+        away = torch.addcmul(-target["mean"], b, target["unit"])  # b − m°
+        delta = torch.addcmul(away, a, test.mean)  # m₁ − m°
+        mixed = torch.addcmul(target["floor"] + torch.finfo(a.dtype).tiny, a * a, test.variance)
+        mixed = _mix(mixed, target["raised"], delta, shape)
+        of_means = shrinkage_for(MEAN_PRIOR_RATIO * prior.shape, test.images)
+        gain = torch.sqrt(target["raised"] / mixed)
+        offset = torch.addcmul(target["mean"], gain, away - (1 - of_means) * delta)
+        return GainAndOffset((gain * a).masked_fill_(stays, 1.0), offset.masked_fill_(stays, 0.0))
 
     def resized(self, train: Sequence[Moments], space: Sequence[int], to: Sequence[int]) -> tuple[Moments, ...]:
         """What the moments would be on maps of another size: the mean image resized, variances by frequency.
@@ -212,32 +214,51 @@ Elementwise: TypeAlias = ChannelMoments | Spectrum
 
 
 def _transport(structure: Elementwise, x: Features, target: Target, prior: Prior, images: Size) -> Features:
-    """Transform, measure, move, transform back: in one piece where gradients or a compiler look on, else in chunks."""
-    if torch.compiler.is_compiling() or (torch.is_grad_enabled() and x.requires_grad):
-        z = structure.coefficients(x, target)
-        affine = _affine(structure, structure.summarise(z, images), target, prior)
-        return structure.features(apply(z, affine), target, x.shape[2:]).to(x.dtype)
-    parts = list(chunks(x))
-    kept = [structure.coefficients(part, target) for part in parts] if x.nbytes <= KEPT_BYTES else None
-    measured = [structure.summarise(z, len(z)) for z in kept or (structure.coefficients(x, target) for x in parts)]
-    affine = _affine(structure, reduce(merge, measured)._replace(images=images), target, prior)
+    """Transform, measure, move, transform back."""
+    z = structure.coefficients(x, target)
+    test = structure.summarise(z, images)
+    check_batch(test)
+    affine = structure.gain_and_offset(test, target, prior)
+    return structure.features(apply(z, affine), target, x.shape[2:]).to(x.dtype)
 
-    def moved(index: int) -> Features:
-        z = kept[index] if kept else structure.coefficients(parts[index], target)
-        own_memory = z is not parts[index]
-        return structure.features(apply(z, affine, in_place=own_memory), target, x.shape[2:])
 
-    if len(parts) == 1:
-        return moved(0).to(x.dtype)
-    out = torch.empty_like(x)
-    for index, place in enumerate(out.split([len(part) for part in parts])):
-        place.copy_(moved(index))
+def _transport_in_place(spectrum: Spectrum, x: Features, target: Target, prior: Prior, images: Size) -> Features:
+    """The same for a DCT that nobody differentiates or compiles: chunk by chunk in the memory of the result."""
+    z = torch.empty(x.shape, dtype=compute_dtype(x), device=x.device)
+    matrices, parts = _matrices(target, z), list(chunks(z))
+    scratch = torch.empty_like(parts[0])
+    pairs = zip(x.split([len(part) for part in parts]), parts, strict=True)
+    test = _sum_up((_transform(features, matrices, part, scratch) for features, part in pairs), scratch, z.dtype)
+    check_batch(test)
+    affine = spectrum.gain_and_offset(test._replace(images=images), target, prior)
+    gain, offset = (tensor.reshape(x.shape[1:]).to(z.dtype) for tensor in affine)
+    transposed = [matrix.mT for matrix in matrices]
+    for part in parts:
+        own = scratch[: len(part)]
+        moved = torch.addcmul(offset, gain, part, out=own if len(matrices) % 2 else part)
+        multiply_into(part, moved, transposed, own)
+    return z if x.is_contiguous() and x.dtype == z.dtype else torch.empty_like(x).copy_(z)
+
+
+def _transform(x: Features, matrices: Sequence[Tensor], out: Tensor, scratch: Tensor) -> Coefficients:
+    multiply_into(out, x.to(out.dtype).contiguous(), matrices, scratch[: len(x)])
     return out
 
 
-def _affine(structure: Elementwise, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
-    check_batch(test)
-    return structure.gain_and_offset(test, target, prior)
+def _sum_up(parts: Iterable[Coefficients], scratch: Tensor, dtype: torch.dtype) -> BatchMoments:
+    """Moments of real coefficients, from sums of deviations from the mean of the first part."""
+    images, origin = 0, torch.empty(0)
+    first = second = torch.zeros((), dtype=dtype, device=scratch.device)
+    for z in parts:
+        flat, deviations = z.flatten(2), scratch[: len(z)].flatten(2)
+        origin = flat.mean(0) if images == 0 else origin
+        torch.sub(flat, origin, out=deviations)
+        if images:  # those of the first part add up to nothing
+            first = first + deviations.sum(0).to(dtype)
+        second = second + deviations.square_().sum(0).to(dtype)
+        images += len(z)
+    shift = first / images
+    return BatchMoments(origin + shift, second / images - shift * shift, images)
 
 
 def merge(a: BatchMoments, b: BatchMoments) -> BatchMoments:
@@ -249,56 +270,45 @@ def merge(a: BatchMoments, b: BatchMoments) -> BatchMoments:
 
 def check_batch(test: BatchMoments) -> None:
     """Refuse the moments of features that are not finite; a compiled graph cannot ask."""
-    if not torch.compiler.is_compiling() and not test.variance.sum().isfinite():
+    if not torch.compiler.is_compiling() and not isfinite(test.variance.sum()):
         raise NonFiniteError(NOT_FINITE)
 
 
-def apply(z: Coefficients, affine: GainAndOffset, *, in_place: bool = False) -> Coefficients:
+def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
     """Z' = gain · z + offset in every coefficient."""
     shape = z.shape[1:] if affine.gain.shape[1] > 1 else (-1, *[1] * (z.ndim - 2))
     gain, offset = affine.gain.reshape(shape).to(z.real.dtype), affine.offset.reshape(shape).to(z.dtype)
     if z.is_complex():
         return gain * z + offset
-    return torch.addcmul(offset, gain, z, out=z) if in_place else torch.addcmul(offset, gain, z)
+    return torch.addcmul(offset, gain, z)
 
 
 def _channel_moments(mean: Tensor, variance: Tensor, target: Target) -> tuple[Tensor, Tensor]:
     """Mean and variance of channels from those of their coefficients; the zero frequency counts for the mean alone."""
     level = mean[:, :1].real / target["unit"][0]
-    within = (variance * target["weight"]).sum(-1, keepdim=True)
-    if mean.shape[1] == 1:  # a map of one position; some runtimes cannot sum over no frequencies
-        return level, within
-    between = (_square(mean) * target["weight"])[:, 1:].sum(-1, keepdim=True)
-    return level, within + between
+    within, of_means = target["weight"], target["weight_of_means"]
+    return level, variance.to(within.dtype) @ within + _square(mean).to(within.dtype) @ of_means
 
 
 def _channel_map(
     mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, shrinkage: float | Tensor
 ) -> tuple[Bool[Tensor, "c 1"], Tensor, Tensor]:
-    """Which channels are constant and stay as they are, and the a and b of x' = a x + b that moves all others."""
-    stays = _either_constant(mean, variance, to_mean, to_variance)
-    mixed = _mixed_variance(mean, variance, to_mean, to_variance, shrinkage)
-    a = torch.sqrt(to_variance / torch.where(stays, 1.0, mixed))
-    b = to_mean - a * _shrink(mean, to_mean, shrinkage)
-    return stays, torch.where(stays, 1.0, a), torch.where(stays, 0.0, b)
-
-
-def _either_constant(mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor) -> Bool[Tensor, "c f"]:
+    """Which channels are constant and stay as they are, and the a and b of x' = a x + b that move the others."""
     ours, theirs = constant(mean.square(), variance, to_variance), constant(to_mean.square(), to_variance, variance)
-    return ours | theirs
+    delta = mean - to_mean
+    a = torch.sqrt(to_variance / _mix(variance, to_variance, delta, shrinkage))
+    return ours | theirs, a, to_mean - a * (to_mean + (1 - shrinkage) * delta)
 
 
-def _shrink(ours: Tensor, theirs: Tensor, shrinkage: float | Tensor) -> Tensor:
-    return theirs if isinstance(shrinkage, float) and shrinkage == 1 else ours + shrinkage * (theirs - ours)
-
-
-def _mixed_variance(
-    mean: Tensor, variance: Tensor, to_mean: Tensor, to_variance: Tensor, weight: float | Tensor
-) -> Tensor:
-    """The variance of a mixture of the batch and the training data, the latter with that weight."""
+def _mix(variance: Tensor, to_variance: Tensor, delta: Tensor, weight: float | Tensor) -> Tensor:
+    """The variance of a mixture of the batch and the training data, the latter with that weight, means delta apart."""
     if isinstance(weight, float) and weight in (0, 1):
         return to_variance if weight else variance
-    return _shrink(variance, to_variance, weight) + weight * (1 - weight) * _square(mean - to_mean)
+    mixed = torch.lerp(variance, to_variance, weight)
+    between = weight * (1 - weight)
+    if delta.is_complex():
+        return mixed + between * _square(delta)
+    return torch.addcmul(mixed, delta * between, delta)
 
 
 def _square(z: Tensor) -> Tensor:

@@ -151,8 +151,8 @@ def chunks(x: Features) -> Iterator[Features]:
     >>> [len(chunk) for chunk in chunks(torch.zeros(1000, 2, 32, 32))]
     [250, 250, 250, 250]
     """
-    count = -(-x.nbytes // CHUNK_BYTES) if x.device.type == "cpu" else 1
-    return iter(x.tensor_split(max(1, min(count, len(x)))))
+    count = min(-(-x.nbytes // CHUNK_BYTES), len(x)) if x.device.type == "cpu" else 1
+    return iter(x.tensor_split(count) if count > 1 else (x,))
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from shiftmatch.core.basis import dct_matrix
 from shiftmatch.core.covariance import ChannelMoments, Covariance, Spectrum
 from shiftmatch.core.spectrum import GainAndOffset, apply, check_batch
 from shiftmatch.errors import InputError
@@ -205,7 +206,8 @@ def _map(
     gain, offset = gain.reshape(shape), offset.reshape(shape)
     shift = covariance.features(offset[None], target, space)[0]
     if covariance.basis == "dct" and len(space) == 2:
-        return ImageMap(target["matrix0"], target["matrix1"], gain, shift)
+        rows, columns = (dct_matrix(side).to(gain) for side in gain.shape[1:])
+        return ImageMap(rows, columns, gain, shift)
     return SpectralMap(covariance, target, gain, shift)
 
 

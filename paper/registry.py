@@ -13,6 +13,7 @@ from paper.imagenet import ImageNet, Sample
 from paper.mnist import Ensemble, MnistPosteriors
 from paper.run import Entry, Experiment
 from paper.severity import Calibration, PerCorruption, SeverityCurves
+from paper.sizes import BatchSizes
 from paper.timing import Timing
 from paper.training import NETWORKS, SGD
 from shiftmatch.errors import InputError
@@ -133,6 +134,15 @@ EXPERIMENTS: Mapping[str, Entry] = {
         "Figure 11 (appendix)",
         "batches of which one half is clean",
         {size: Mixture(setting) for size, setting in _MIXED.items()},
+    ),
+    "batch-sizes": Entry(
+        "beyond the paper",
+        "from a thousand images in a batch to one at a time, in a stream that stays and in one that changes",
+        _by_size(
+            BatchSizes(8, 40, 40, (20, 8), ("contrast", "fog"), period=20, workers=1),
+            BatchSizes(),
+            BatchSizes(images=10_000),
+        ),
     ),
     "timing-overhead": Entry(
         "Appendix: 1.85 s against 1.15 s",

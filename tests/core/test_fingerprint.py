@@ -8,7 +8,6 @@ from shiftmatch.core.fingerprint import (
     ENERGY_FLOOR,
     band_masks,
     fingerprint,
-    fingerprint_distance,
     measure_fingerprint,
 )
 
@@ -45,18 +44,12 @@ def test_features_without_space_are_their_own_fingerprint() -> None:
     assert measure_fingerprint(x) is None
 
 
-def test_noise_raises_and_blur_lowers_the_last_band_and_both_are_far() -> None:
-    images = maps(400, 1, 16, 16)
-    train = measure_fingerprint(images[:300])
-    assert train is not None
-    clean, noisy = images[300:], images[300:] + randn(100, 1, 16, 16, seed=1)
+def test_noise_raises_and_blur_lowers_the_last_band() -> None:
+    clean = maps(100, 1, 16, 16)
+    noisy = clean + randn(100, 1, 16, 16, seed=1)
     blurred = torch.nn.functional.avg_pool2d(clean, 3, stride=1, padding=1)
     last = [fingerprint(x)[:, BANDS - 1].mean() for x in (blurred, clean, noisy)]
     assert last == sorted(last)
-    near = fingerprint_distance(clean, train)
-    assert_close(near.square().mean(), torch.ones(()).double(), rtol=0.2, atol=0)
-    assert (fingerprint_distance(noisy, train) > near.amax()).double().mean() > 0.9
-    assert fingerprint_distance(blurred, train).mean() > 1.5 * near.mean()
 
 
 def test_moments_of_parts_add() -> None:

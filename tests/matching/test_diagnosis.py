@@ -15,6 +15,7 @@ from torch.nn.functional import avg_pool2d
 import shiftmatch as sm
 from shiftmatch.core.distance import site_shift
 from shiftmatch.errors import BatchTooSmallError, InputError, StatisticsMismatchError
+from shiftmatch.metrics import auroc
 from shiftmatch.report import spectra
 
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -72,9 +73,10 @@ def test_its_parts_are_printed_and_written(net: nn.Module, statistics: sm.Statis
     assert "*" in str(noisy)
     assert json.loads(json.dumps(noisy.to_dict()))["kind"] == "noise"
     assert sum(noisy.shares.values()) == pytest.approx(1)
-    assert clean.image_distances is not None
-    assert noisy.image_distances is not None
-    assert (noisy.image_distances > clean.image_distances).double().mean() > 0.9
+    assert 0.7 < clean.image_distances.mean() < 1.3
+    other = sm.diagnose(net, statistics, 4 * smooth(100, 7) + 3)
+    assert auroc(-clean.image_distances, -other.image_distances) > 0.9
+    assert torch.equal(clean.confidences, net(smooth(100, 7)).softmax(-1).amax(-1))
     panels = [axes for axes in spectra(noisy).axes if axes.get_visible()]
     assert [axes.get_title() for axes in panels] == [name for name, s in noisy.sites.items() if len(s.frequency) > 1]
 

@@ -76,6 +76,7 @@ class SiteShift(NamedTuple):
     gain: Float[Tensor, "c k"]
     error: Float[Tensor, "k"]  # the standard error of the gain's mean over channels
     frequency: Float[Tensor, "k"]  # the middle of each band, in cycles per pixel
+    unusual: Float[Tensor, "n what"]  # of every image: how far its levels and, where there is space, its energies are
 
     @property
     def size(self) -> float:
@@ -99,19 +100,20 @@ def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
     masks = masks[masks.any(-1)].to(x.device, torch.float64)
     channels, trust = x.shape[1], 1 / images + 1 / train.count
     usual_mean, usual = (m.reshape(channels, -1).to(x.device) for m in (train.mean, train.scatter / train.count))
-    frequencies = usual.shape[-1]
+    frequencies, tiny = usual.shape[-1], torch.finfo(usual.dtype).tiny
     level, energy = _per_image(x, usual_mean, masks, images)
-    spread = (usual.mean(-1) + usual_mean[:, 1:].square().sum(-1) / frequencies).clamp_min(
-        torch.finfo(usual.dtype).tiny
-    )
+    spread = (usual.mean(-1) + usual_mean[:, 1:].square().sum(-1) / frequencies).clamp_min(tiny)
+    unusual = [_root_mean_square(level / (usual[:, 0] + ENERGY_RTOL * usual[:, 0].mean() + tiny).sqrt())]
     level = level / (frequencies * spread).sqrt()
     if not len(masks):  # one position: its variance over the images is all there is
         energy, masks = (level - level.mean(0)).square()[..., None] * spread[:, None], masks.new_ones(1, 1)
     size = masks.sum(-1)
     usual = (usual @ masks.mT) / size
-    floor = ENERGY_RTOL * (usual.mean(-1, keepdim=True) + usual.mean()) + torch.finfo(usual.dtype).tiny
+    floor = ENERGY_RTOL * (usual.mean(-1, keepdim=True) + usual.mean()) + tiny
     share = size / size.sum()
     gain, varied = _log_ratio(energy, usual, floor)
+    if len(size) > 1:
+        unusual.append(_root_mean_square(((energy + floor) / (usual + floor)).log().flatten(1)))
     total, varied_total = _log_ratio(energy @ share[:, None], usual @ share[:, None], floor)
     error = (varied.mean(1) - varied.mean((0, 1))).square().mean(0).mul(trust).sqrt()
     return SiteShift(
@@ -122,6 +124,7 @@ def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
         gain,
         error,
         masks @ radius_of(tuple(x.shape[2:])).to(masks) / size / 2 if x.ndim > 2 else size * 0,
+        torch.stack(unusual, dim=-1).clamp_min(NEGLIGIBLE),
     )
 
 
@@ -144,6 +147,10 @@ def _per_image(
     if images != len(level):  # windows of one image
         level, energy = (e.unflatten(0, (images, -1)).mean(1) for e in (level, energy))
     return level, energy
+
+
+def _root_mean_square(x: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
+    return x.square().mean(-1).sqrt()
 
 
 def _log_ratio(energy: Tensor, usual: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from shiftmatch.core.basis import DCT
-from shiftmatch.core.linalg import EigenvalueFloor, sym_power
 from shiftmatch.core.moments import Moments
 from shiftmatch.core.views import compute_dtype
 from shiftmatch.shapes import Features
@@ -18,9 +17,6 @@ ENERGY_FLOOR = 1e-4
 
 MAX_CHANNELS = 16
 """Inputs with more channels have no fingerprint kept: its covariance would outgrow what it is for."""
-
-SPREAD_FLOOR = EigenvalueFloor(rtol=1e-3)
-"""Directions in which fingerprints hardly vary are not to decide alone."""
 
 
 def fingerprint(images: Features) -> Float[Tensor, "b d"]:
@@ -64,15 +60,3 @@ def measure_fingerprint(images: Features) -> Moments | None:
     if images.ndim < 3 or images.shape[1] > MAX_CHANNELS:
         return None
     return Moments.of(fingerprint(images).mT[:, None]).to("cpu")
-
-
-def fingerprint_distance(images: Features, train: Moments) -> Float[Tensor, "b"]:
-    """How far each image is from those of training, in standard deviations: √((u − μ)ᵀ Σ⁻¹ (u − μ) / d).
-
-    >>> train = torch.randn(500, 1, 8, 8)
-    >>> near, far = fingerprint_distance(torch.stack([train[0], 3 * train[0]]), measure_fingerprint(train))
-    >>> bool(near < 2 < far)
-    True
-    """
-    deviations = fingerprint(images).to(train.mean) - train.mean[:, 0]
-    return (deviations @ sym_power(train.covariance, -0.5, SPREAD_FLOOR)).square().mean(-1).sqrt()

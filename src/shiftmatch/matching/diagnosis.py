@@ -5,16 +5,16 @@ from math import exp
 from typing import Any, final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from shiftmatch.core.distance import Distance, SiteShift, site_shift
-from shiftmatch.core.fingerprint import fingerprint_distance
 from shiftmatch.core.spectrum import Spectrum
 from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
 from shiftmatch.matching.inputs import Inputs, check_images, logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import check_shapes, require_weights
-from shiftmatch.matching.site import INPUT, table
+from shiftmatch.matching.site import table
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 
 NOTICEABLE = 2.0
@@ -48,7 +48,8 @@ class Diagnosis:
     sites: dict[str, SiteShift]
     kind: str  # one of KINDS
     shares: dict[str, float]  # of classes: the mean of the probabilities that the plain network predicts
-    image_distances: Tensor | None = None  # of each image's fingerprint, where the statistics have those of training
+    image_distances: Float[Tensor, "n"]  # of each image, from its levels and energies at all sites; 1 or so is usual
+    confidences: Float[Tensor, "n"]  # the largest probability that the plain network predicts for each image
 
     @property
     def shifted(self) -> bool:
@@ -96,9 +97,9 @@ class Diagnosis:
             for name, found in self.sites.items()
         }
         own = {"images": self.images, "shifted": self.shifted, "kind": self.kind, "advised": self.advised}
-        distances = None if self.image_distances is None else self.image_distances.tolist()
+        each = {"image_distances": self.image_distances.tolist(), "confidences": self.confidences.tolist()}
         more = {"sentence": self.sentence, "distance": self.distance, "worst": self.worst, "shares": self.shares}
-        return own | more | {"sites": sites, "image_distances": distances}
+        return own | more | {"sites": sites} | each
 
     def _what(self) -> str:
         if self.kind == NONE:
@@ -161,11 +162,9 @@ def diagnose(model: nn.Module, statistics: Statistics, batch: object, *, check_w
         )
     with torch.no_grad(), counting_calls():
         output = instrument(model, operations, statistics.batchnorm)(*inputs.args, **inputs.kwargs)
-    shares, spread = _shares(output, statistics)
-    distances = None
-    if statistics.fingerprint and INPUT in named and tuple(named[INPUT].shape[1:]) == statistics.inputs.get(INPUT):
-        distances = fingerprint_distance(named[INPUT], statistics.fingerprint)
-    return Diagnosis(inputs.images, found, kind_of(found, spread), shares, distances)
+    shares, spread, confidences = _shares(output, statistics, inputs.images)
+    unusual = torch.cat([site.unusual for site in found.values()], dim=-1).log().mean(-1).exp()
+    return Diagnosis(inputs.images, found, kind_of(found, spread), shares, unusual, confidences)
 
 
 class _Comparison:
@@ -219,8 +218,8 @@ def kind_of(sites: dict[str, SiteShift], spread: float) -> str:
     return kind
 
 
-def _shares(output: Any, statistics: Statistics) -> tuple[dict[str, float], float]:
-    """The share of every class by the mean prediction, and over how many of them that spreads, beside n usual images.
+def _shares(output: Any, statistics: Statistics, images: int) -> tuple[dict[str, float], float, Float[Tensor, "n"]]:
+    """The share of every class by the mean prediction, over how many of them that spreads, and each image's confidence.
 
     Predictions spread over exp(entropy of their mean) classes. With K likewise of the training data, where that is
     known, n images show K (1 − e^{−n/K}) of them or so.
@@ -228,15 +227,15 @@ def _shares(output: Any, statistics: Statistics) -> tuple[dict[str, float], floa
     try:
         p = logits_of(output).double().softmax(-1)
     except InputError:
-        return {}, 1.0
-    if p.ndim != 2 or p.shape[1] < 2:
-        return {}, 1.0
-    mean, (images, classes) = p.mean(0), p.shape
+        p = torch.ones(images, 1)
+    if p.ndim != 2 or len(p) != images or p.shape[1] < 2:
+        return {}, 1.0, torch.ones(images, dtype=torch.float64)
+    mean, classes = p.mean(0), p.shape[1]
     names = statistics.classes if len(statistics.classes) == classes else map(str, range(classes))
     known = statistics.class_shares
     usual = classes if known is None or len(known) != classes else _perplexity(known)
     shown = usual * (1 - exp(-images / usual))
-    return dict(zip(names, mean.tolist(), strict=True)), _perplexity(mean) / shown
+    return dict(zip(names, mean.tolist(), strict=True)), _perplexity(mean) / shown, p.amax(-1)
 
 
 def _perplexity(shares: Tensor) -> float:

@@ -1,7 +1,15 @@
 """Metrics: probabilities and labels in, numbers out."""
 
 from shiftmatch.metrics.calibration import calibration_error, calibration_error_equal_count, reliability
-from shiftmatch.metrics.detection import aurc, auroc, fpr95, maximum_probability, risk_at_coverage, risk_coverage
+from shiftmatch.metrics.detection import (
+    aurc,
+    auroc,
+    familiarity,
+    fpr95,
+    maximum_probability,
+    risk_at_coverage,
+    risk_coverage,
+)
 from shiftmatch.metrics.registry import METRICS, Metric
 from shiftmatch.metrics.scoring import accuracy, brier, confidence, log_likelihood, mean_corruption_error
 from shiftmatch.metrics.uncertainty import bootstrap_interval, paired_difference, wilson_interval
@@ -17,6 +25,7 @@ __all__ = [
     "calibration_error",
     "calibration_error_equal_count",
     "confidence",
+    "familiarity",
     "fpr95",
     "log_likelihood",
     "maximum_probability",

@@ -26,6 +26,18 @@ def maximum_probability(probabilities: Float[Tensor, "n k"]) -> Scores:
     return probabilities.amax(-1)
 
 
+def familiarity(distance: Scores, *confidences: Scores) -> Scores:
+    """A score that also asks how far images are from training, before any matching: √(p p') / distance.
+
+    `distance` is `image_distances` of a diagnosis; `confidences` are the largest probabilities of a network, before and
+    after matching, if there is both.
+
+    >>> familiarity(torch.tensor([1.0, 3.0]), torch.tensor([0.9, 0.9]))
+    tensor([0.9000, 0.3000])
+    """
+    return torch.stack(confidences).log().mean(0).exp() / distance
+
+
 def auroc(inside: Scores, outside: Others) -> float:
     """The probability that a known image scores higher than one of another kind; ties count one half.
 

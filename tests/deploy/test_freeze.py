@@ -52,5 +52,6 @@ def test_matrix_structures_and_batch_statistics_are_refused_in_words() -> None:
 def test_the_map_of_a_spectrum_takes_the_place_of_the_batchnorm_before_it() -> None:
     robust = matched()
     frozen = sm.freeze(robust, corrupted(50))
-    assert not [module for module in frozen.modules() if isinstance(module, nn.BatchNorm2d)]
-    assert [module for module in robust.modules() if isinstance(module, nn.BatchNorm2d)]
+    x = corrupted(50)
+    frozen.network.get_submodule("1").running_mean = None  # nobody asks it any more
+    assert_close(frozen(x), robust(x), rtol=1e-4, atol=1e-5)

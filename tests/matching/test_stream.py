@@ -38,6 +38,22 @@ def test_single_images_come_to_what_a_batch_gives(net: InPlaceNet, statistics: s
     assert camera.changes == 0
 
 
+def test_maps_are_made_anew_seldom_and_hardly_differ(net: InPlaceNet, statistics: sm.Statistics) -> None:
+    x = 2 * maps(200, 3, 8, 8, seed=1) + 1
+    seldom, always = sm.stream(net, statistics), sm.stream(net, statistics, refresh=1)
+    frame = torch.empty(1, 3, 8, 8, dtype=torch.float64)
+    found = torch.cat([seldom(frame.copy_(image)) for image in x])  # a camera may use one tensor for all
+    wanted, plain = torch.cat([always(image[None]) for image in x]), net(x)
+    assert (found - wanted).norm() < 0.1 * (plain - wanted).norm()
+    assert_close(
+        seldom._parts["block.bn1|0"].moments.mean, always._parts["block.bn1|0"].moments.mean, rtol=0.1, atol=0.1
+    )
+    bad = torch.full_like(frame, float("nan"))
+    with pytest.raises(sm.errors.NonFiniteError):
+        seldom(bad)
+    assert seldom(x).isfinite().all()
+
+
 def test_a_change_is_noticed_and_forgotten_faster(net: InPlaceNet, statistics: sm.Statistics) -> None:
     before, after = maps(200, 3, 8, 8, seed=1), 3 * maps(100, 3, 8, 8, seed=2) + 2
     camera = sm.stream(net, statistics)
@@ -82,7 +98,7 @@ def test_modules_that_are_called_twice_have_two_memories() -> None:
     x = maps(200, 3, 8, 8)
     camera = sm.stream(net, sm.fit(net, x, progress=False))
     assert_close(camera(x), net(x).detach(), rtol=1e-6, atol=1e-6)
-    assert {"conv|0", "conv#2|0"} <= camera._memory.keys()
+    assert {"conv|0", "conv#2|0"} <= camera._parts.keys()
 
 
 def test_what_cannot_be_streamed_is_refused(net: InPlaceNet) -> None:

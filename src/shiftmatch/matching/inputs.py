@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import FunctionType
 from typing import Any, final
 
 import numpy as np
@@ -172,6 +174,13 @@ def _described(batch: object) -> str:
 
 
 def _positional_names(model: nn.Module, count: int) -> list[str]:
-    parameters = inspect.signature(model.forward).parameters.values()
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    forward = getattr(model.forward, "__func__", None)
+    names = _arguments(forward)[1:] if isinstance(forward, FunctionType) else _arguments.__wrapped__(model.forward)
     return [names[i] if i < len(names) else str(i) for i in range(count)]
+
+
+@lru_cache
+def _arguments(function: Callable[..., Any]) -> list[str]:
+    """The names of positional arguments; asking for them takes as long as a small layer."""
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

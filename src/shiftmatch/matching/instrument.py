@@ -1,7 +1,7 @@
 """A twin of a network with operations built in at its sites: once, so that what a call needs lives in that call."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -24,8 +24,16 @@ _calls: ContextVar[Counter[str]] = ContextVar("shiftmatch_calls")
 """How often modules and functions have been called in the forward pass of this thread."""
 
 
-def instrument(model: nn.Module, operations: Mapping[Site, Operation], batchnorm: BatchNormMode = "eval") -> nn.Module:
+def instrument(
+    model: nn.Module,
+    operations: Mapping[Site, Operation],
+    batchnorm: BatchNormMode = "eval",
+    *,
+    instead: Collection[Site] = (),
+) -> nn.Module:
     """The twin of a network that applies an operation to the features of every site, with BatchNorm as wanted.
+
+    At the sites `instead` the operation takes the place of the module, whose work it does as well.
 
     >>> from shiftmatch.matching.site import Layout
     >>> site = Site("0", "Linear", (2,), Layout(channel=1))
@@ -45,6 +53,9 @@ def instrument(model: nn.Module, operations: Mapping[Site, Operation], batchnorm
         module = submodule(twin, name)
         outputs = {site: operation for site, operation in found.items() if not site.function}
         functions = {site.name: operation for site, operation in found.items() if site.function}
+        if any(site in instead for site in found):
+            module.forward = _Instead(*found.values())
+            continue
         if functions:
             module.forward = _FunctionSites(name, module.forward, functions)
         if outputs:
@@ -61,9 +72,9 @@ def without_sites(network: nn.Module) -> nn.Module:
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for key in [key for key, hook in hooks.items() if isinstance(hook, _OutputSites | _InputSites)]:
                 del hooks[key]
-        if isinstance(vars(module).get("forward"), _FunctionSites):
+        if isinstance(vars(module).get("forward"), _FunctionSites | _Instead):
             inner = vars(module).pop("forward").forward
-            if getattr(inner, "__func__", None) is not type(module).forward:
+            if inner and getattr(inner, "__func__", None) is not type(module).forward:
                 module.forward = inner
     return twin
 
@@ -116,6 +127,18 @@ class _OutputSites:
     def __call__(self, module: nn.Module, args: object, output: Any) -> Any:
         operation = self.only or self.operations.get(_next_call(self.name))
         return operation(output) if operation and isinstance(output, Tensor) else output
+
+
+class _Instead:
+    """The forward pass of a module that an operation has taken the place of."""
+
+    forward = None  # below it the module's own, as its class has it
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.operation(x)
 
 
 class _FunctionSites:

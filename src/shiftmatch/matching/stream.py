@@ -1,17 +1,20 @@
 """A matched network with memory, for images that come one by one or a few at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from os import PathLike
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.spectrum import BatchMoments, ChannelMoments, Spectrum, apply, check_batch, merge
-from shiftmatch.errors import InputError, StatisticsMismatchError
+from shiftmatch.core.spectrum import BatchMoments, ChannelMoments, GainAndOffset, Spectrum, check_batch, merge
+from shiftmatch.core.views import NOT_FINITE
+from shiftmatch.errors import InputError, NonFiniteError, StatisticsMismatchError
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
+from shiftmatch.matching.maps import ChannelAffine, ImageMap, after, batchnorm_before, map_of
 from shiftmatch.matching.match import PriorImages, prior_of
 from shiftmatch.matching.matched import MatchedModel, check_shapes
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
@@ -23,6 +26,15 @@ KIND, FORMAT = "memory of a stream", 1
 
 WINDOW = 500
 """Images that the memory counts for at most: older ones fade."""
+
+REFRESH = 16
+"""Images after which the maps are made anew, at most: in between, an image costs little more than without matching."""
+
+GROWTH = 8
+"""They are made anew as soon as the memory has grown by one part in so many."""
+
+MAX_WAITING_BYTES = 256 << 20
+"""Features of images that are not in the memory yet take no more than this."""
 
 RECENT = 16
 """Images whose look is compared with the memory's."""
@@ -38,7 +50,12 @@ BANDS = 4
 
 
 def stream(
-    model: nn.Module, statistics: Statistics, *, window: int = WINDOW, prior_images: PriorImages | None = None
+    model: nn.Module,
+    statistics: Statistics,
+    *,
+    window: int = WINDOW,
+    refresh: int = REFRESH,
+    prior_images: PriorImages | None = None,
 ) -> "StreamModel":
     """The network that matches each image to what the stream has been like lately.
 
@@ -46,6 +63,7 @@ def stream(
         model: the trained network; it stays as it was.
         statistics: what `fit` has measured in it, with Spectrum or ChannelMoments.
         window: how many images the memory counts for at most; older ones fade.
+        refresh: after how many images the maps are made anew, at most; 1 makes each image count for its own map.
         prior_images: as for `match`.
 
     >>> from shiftmatch.matching.match import fit
@@ -55,15 +73,16 @@ def stream(
     >>> torch.cat([camera(image[None]) for image in images]).shape, camera.images
     (torch.Size([64, 10]), 64)
     """
-    if window < 1:
-        raise InputError(f"window is a number of images, 1 or more; got {window}.")
+    for name, count in {"window": window, "refresh": refresh}.items():
+        if count < 1:
+            raise InputError(f"{name} is a number of images, 1 or more; got {count}.")
     for entry in statistics.values():
         if not isinstance(entry.covariance, Spectrum | ChannelMoments):
             raise InputError(
                 f"A stream needs statistics whose map has no eigendecomposition; {entry.site.name!r} was fitted with "
                 f"{type(entry.covariance).__name__}. Fit with covariance=shiftmatch.Spectrum() or ChannelMoments()."
             )
-    return StreamModel(MatchedModel(model, statistics, prior=prior_of(prior_images)), model, window)
+    return StreamModel(MatchedModel(model, statistics, prior=prior_of(prior_images)), model, window, refresh)
 
 
 @final
@@ -103,14 +122,22 @@ class Look:
 class StreamModel(nn.Module):
     """A matched network that remembers. Use one for each stream, from one thread at a time."""
 
-    def __init__(self, matched: MatchedModel, model: nn.Module, window: int) -> None:
+    def __init__(self, matched: MatchedModel, model: nn.Module, window: int, refresh: int) -> None:
         super().__init__()
         self.statistics, self.window, self.sites = matched.statistics, window, matched.sites
-        self._memory: dict[str, BatchMoments] = {}
-        self._look, self.changes, self.images = Look(), 0, 0
+        batchnorm = matched.statistics.batchnorm
         matchers = [site for site in matched.sites if isinstance(site, SiteMatcher)]
-        operations = {matcher.site: _Remembering(self, matcher) for matcher in matchers}
-        self.network = instrument(model, operations, matched.statistics.batchnorm)
+        before = {m.site: batchnorm_before(model, m.site) if batchnorm == "eval" else None for m in matchers}
+        self._operations = {m.site: _Remembering(self, m, before[m.site]) for m in matchers}
+        self._parts = {
+            f"{site.name}|{i}": part for site, o in self._operations.items() for i, part in enumerate(o.parts)
+        }
+        self._first = next(iter(self._parts.values()))
+        per_image = 4 * sum(prod(site.shape) * site.per_image for site in self._operations)
+        self.refresh = max(1, min(refresh, MAX_WAITING_BYTES // per_image))
+        self.reset()
+        instead = [site for site, found in before.items() if found is not None]
+        self.network = instrument(model, self._operations, batchnorm, instead=instead)
 
     @torch.no_grad()
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -119,9 +146,18 @@ class StreamModel(nn.Module):
         check_images(inputs)
         inputs = inputs.on(self.network)
         check_shapes({name: tuple(x.shape[1:]) for name, x in inputs.named(self.network).items()}, self.statistics)
+        self._waiting += inputs.images
+        self._measures = self._waiting >= min(self.refresh, max(1, self._counted // GROWTH))
+        try:
+            with counting_calls():
+                output = self.network(*inputs.args, **inputs.kwargs)
+        except BaseException:  # what waits may be spoilt, such as by NaN
+            self._forget_waiting()
+            raise
         self.images += inputs.images
-        with counting_calls():
-            return self.network(*inputs.args, **inputs.kwargs)
+        if self._measures:
+            self._waiting = 0
+        return output
 
     def train(self, mode: bool = True) -> "StreamModel":
         """Stays in evaluation mode."""
@@ -129,12 +165,20 @@ class StreamModel(nn.Module):
 
     def reset(self) -> None:
         """Forget everything seen so far."""
-        self._memory, self._look, self.changes, self.images = {}, Look(), 0, 0
+        self._look, self.changes, self.images = Look(), 0, 0
+        for part in self._parts.values():
+            part.moments = None
+        self._forget_waiting()
 
     def save_memory(self, path: str | PathLike[str]) -> None:
         """Write what the stream has been like, so that another process can go on with it."""
-        tensors = {f"{name}|{part}": getattr(moments, part) for name, moments in self._memory.items() for part in PARTS}
-        counts = {name: moments.images for name, moments in self._memory.items()}
+        if self._waiting:
+            for operation in self._operations.values():
+                operation.absorb()
+            self._waiting = 0
+        known = {name: part.moments for name, part in self._parts.items() if part.moments is not None}
+        tensors = {f"{name}|{kind}": getattr(moments, kind) for name, moments in known.items() for kind in KINDS}
+        counts = {name: moments.images for name, moments in known.items()}
         header = {"counts": counts, "images": self.images, "changes": self.changes, "of": self._identity()}
         save_tensors(path, tensors, kind=KIND, version=FORMAT, header=header)
 
@@ -145,71 +189,125 @@ class StreamModel(nn.Module):
             raise StatisticsMismatchError(f"{path} is the memory of a stream with other statistics; fit or load those.")
         self.reset()
         self.images, self.changes = header["images"], header["changes"]
-        self._memory = {
-            name: BatchMoments(tensors[f"{name}|mean"], tensors[f"{name}|variance"], count)
-            for name, count in header["counts"].items()
-        }
+        for name, count in header["counts"].items():
+            self._parts[name].moments = BatchMoments(*(tensors[f"{name}|{kind}"] for kind in KINDS), count)
+            self._parts[name].update_map()
+
+    @property
+    def _counted(self) -> int:
+        """Images that the memory counts for."""
+        moments = self._first.moments
+        return 0 if moments is None else int(moments.images)
 
     def _identity(self) -> str:
         return content_hash([self.statistics.weights, self.statistics.images, list(self.statistics)])
 
-    def _remember(self, name: str, new: BatchMoments) -> BatchMoments:
-        """The moments of the memory with those of new images, old ones faded."""
-        if name in self._memory:
-            old = self._memory[name]
-            new = merge(old._replace(images=min(old.images, max(1, self.window - new.images))), new)
-        self._memory[name] = new
-        return new
+    def _forget_waiting(self) -> None:
+        self._waiting = 0
+        for part in self._parts.values():
+            part.waiting.clear()
 
     def _notice(self, looks: Tensor) -> None:
         """Forget faster where images have changed."""
         if self._look.changed(looks, self.window):
             self.changes += 1
-            self._memory = {
-                name: moments._replace(images=min(moments.images, KEPT_AFTER_CHANGE))
-                for name, moments in self._memory.items()
-            }
+            for part in self._parts.values():
+                if part.moments is not None:
+                    part.moments = part.moments._replace(images=min(int(part.moments.images), KEPT_AFTER_CHANGE))
 
 
-PARTS = ("mean", "variance")
+KINDS = ("mean", "variance")
+
+
+class _Part:
+    """What a stream knows of one part of a site: moments, images that are not in them yet, and the map."""
+
+    def __init__(self, matcher: PartMatcher, before: ChannelAffine | None, space: Sequence[int]) -> None:
+        assert isinstance(matcher.covariance, Spectrum | ChannelMoments)
+        self.structure, self.target, self.prior, self.space = matcher.covariance, matcher.target, matcher.prior, space
+        gain, self.unit = torch.ones_like(self.target["variance"]), self.target.get("unit", 1.0)
+        self.before = before and (before[0].to(gain.dtype), before[1].to(gain.dtype))
+        none = GainAndOffset(gain, torch.zeros_like(self.target["mean"]))
+        self.map = map_of(self.structure, self.target, none, space)
+        self.moments: BatchMoments | None = None
+        self.waiting: list[Tensor] = []
+
+    def absorb(self, window: int, per_image: int) -> None:
+        """Add what waits to the moments, old images faded, and make the map from them."""
+        z = torch.cat(self.waiting)
+        new = self.structure.summarise(z, len(z) // per_image)
+        check_batch(new)
+        if self.before is not None:
+            scale, shift = self.before
+            new = BatchMoments(scale * new.mean + shift * self.unit, scale.square() * new.variance, new.images)
+        if (old := self.moments) is not None:
+            new = merge(old._replace(images=min(old.images, max(1, window - new.images))), new)
+        self.moments = new
+        self.waiting.clear()
+        self.update_map()
+
+    def update_map(self) -> None:
+        """The map that the moments ask for."""
+        assert self.moments is not None
+        affine = self.structure.gain_and_offset(self.moments, self.target, self.prior)
+        self.map.assign(affine if self.before is None else after(affine, *self.before, self.unit))
 
 
 class _Remembering:
     """The operation at a site of a stream."""
 
-    def __init__(self, owner: StreamModel, matcher: SiteMatcher) -> None:
-        self.owner, self.matcher = [owner], matcher  # in a list, so that modules do not hold each other
+    def __init__(self, owner: StreamModel, matcher: SiteMatcher, before: ChannelAffine | None) -> None:
+        self.owner, self.site = [owner], matcher.site  # in a list, so that modules do not hold each other
+        spaces = matcher.site.layout.spaces(matcher.site.shape)
+        self.parts = [_Part(part, before, space) for part, space in zip(matcher.parts, spaces, strict=True)]  # type: ignore[arg-type]
+        whole = len(self.parts) == 1 and matcher.site.layout.channel == 1 and not matcher.site.is_input
+        self._whole = whole and isinstance(self.parts[0].map, ImageMap)
 
     def __call__(self, x: Tensor) -> Tensor:
-        site = self.matcher.site
-        parts = [
-            self._matched(f"{site.name}|{i}", part, matcher)  # type: ignore[arg-type]
-            for i, (part, matcher) in enumerate(zip(site.layout.split(x), self.matcher.parts, strict=True))
-        ]
-        return site.layout.join(parts)
+        if x.shape[1:] != self.site.shape:
+            raise InputError(
+                f"Site {self.site.name!r} has features of shape {tuple(x.shape[1:])}; they were {self.site.shape} when "
+                "it was fitted. Resize the images, or fit again on images of this size."
+            )
+        if self._whole and not self.owner[0]._measures:  # what most images get
+            part = self.parts[0]
+            z = part.map.coefficients(x)
+            part.waiting.append(z)
+            return part.map.features(z, x)
+        features = self.site.layout.split(x)
+        found = [part.map.coefficients(one) for part, one in zip(self.parts, features, strict=True)]
+        for part, z, one in zip(self.parts, found, features, strict=True):
+            part.waiting.append(z.clone() if z is one else z)
+        if self.owner[0]._measures:
+            self.absorb()
+        elif self.site.is_input and not found[0].sum().isfinite():
+            raise NonFiniteError(NOT_FINITE)
+        moved = [part.map.features(z, one) for part, z, one in zip(self.parts, found, features, strict=True)]
+        return self.site.layout.join(moved)
 
-    def _matched(self, name: str, x: Tensor, matcher: PartMatcher) -> Tensor:
-        structure, target, owner = matcher.covariance, matcher.target, self.owner[0]
-        assert isinstance(structure, Spectrum | ChannelMoments)
-        z = structure.coefficients(x, target)
-        if self.matcher.site.is_input and isinstance(structure, Spectrum):
-            owner._notice(_looks(z, target))
-        new = structure.summarise(z, x.shape[0] // self.matcher.site.per_image)
-        check_batch(new)
-        affine = structure.gain_and_offset(owner._remember(name, new), target, matcher.prior)
-        return structure.features(apply(z, affine), target, x.shape[2:]).to(x.dtype)
+    def absorb(self) -> None:
+        """Take in the images that wait."""
+        first, owner = self.parts[0], self.owner[0]
+        if self.site.is_input and isinstance(first.structure, Spectrum):
+            z = torch.cat(first.waiting)
+            if z.isfinite().all():
+                owner._notice(_looks(z, first.target, first.space))
+        for part in self.parts:
+            part.absorb(owner.window, self.site.per_image)
 
 
-def _looks(z: Tensor, target: Mapping[str, Tensor]) -> Tensor:
+def _looks(z: Tensor, target: Mapping[str, Tensor], space: Sequence[int]) -> Tensor:
     """For every image, its level, and the logarithm of its energy in bands of frequency, each a mean over channels."""
-    deviations = (z.flatten(2) - target["mean"]).abs()
+    sides = space if z[0, 0].numel() == prod(space) else z.shape[2:]
+    z = z.flatten(2)
+    deviations = (z - target["mean"]).abs()
     energy = (deviations.square() / (target["variance"] + target["floor"])).mean(1)
-    order = energy.new_tensor([sum(place) for place in _places(z.shape[2:])]).argsort()
+    order = energy.new_tensor([sum(place) for place in _places(sides)]).argsort()
     bands = torch.stack([energy[:, band].mean(-1) for band in order[1:].tensor_split(BANDS)], dim=-1)
-    level = (z.flatten(2)[..., 0].real - target["mean"][:, 0].real).mean(1, keepdim=True)
+    level = (z[..., 0].real - target["mean"][:, 0].real).mean(1, keepdim=True)
     return torch.cat([level, (bands + 1e-6).log()], dim=-1).cpu()
 
 
-def _places(sides: torch.Size) -> list[tuple[float, ...]]:
+def _places(sides: Sequence[int]) -> list[tuple[float, ...]]:
     grids = torch.meshgrid(*(torch.arange(side) / side for side in sides), indexing="ij")
     return [tuple(place) for place in torch.stack([grid.flatten() for grid in grids], dim=-1).tolist()]

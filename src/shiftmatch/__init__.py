@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from shiftmatch.demo import embedded
     from shiftmatch.deploy.export import export
     from shiftmatch.deploy.freeze import freeze
+    from shiftmatch.deploy.step import StreamStep
     from shiftmatch.evaluation import methods, streams, suites
     from shiftmatch.evaluation.evaluate import evaluate
 
@@ -80,6 +81,7 @@ __all__ = [
     "Spectrum",
     "Statistics",
     "StreamModel",
+    "StreamStep",
     "View",
     "ViewCovariance",
     "adapt_batchnorm",
@@ -116,6 +118,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "StreamStep": "shiftmatch.deploy.step:StreamStep",
     "corrupt": "shiftmatch.corruptions:corrupt",
     "corruptions": "shiftmatch.corruptions",
     "data": "shiftmatch.data",

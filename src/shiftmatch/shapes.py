@@ -22,3 +22,6 @@ Resized = Float[Tensor, "b d i j"]
 
 Size: TypeAlias = int | SymInt
 """A number of images; in a graph that is being traced it may not be known yet."""
+
+Count: TypeAlias = int | SymInt | Tensor
+"""The same where it may be computed, such as that of the images which a memory counts for."""

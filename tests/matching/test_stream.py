@@ -45,9 +45,6 @@ def test_maps_are_made_anew_seldom_and_hardly_differ(net: InPlaceNet, statistics
     found = torch.cat([seldom(frame.copy_(image)) for image in x])  # a camera may use one tensor for all
     wanted, plain = torch.cat([always(image[None]) for image in x]), net(x)
     assert (found - wanted).norm() < 0.1 * (plain - wanted).norm()
-    assert_close(
-        seldom._parts["block.bn1|0"].moments.mean, always._parts["block.bn1|0"].moments.mean, rtol=0.1, atol=0.1
-    )
     bad = torch.full_like(frame, float("nan"))
     with pytest.raises(sm.errors.NonFiniteError):
         seldom(bad)

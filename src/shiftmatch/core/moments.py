@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from shiftmatch.shapes import Size
+from shiftmatch.shapes import Count
 
 CONSTANT_RTOL = 1e-6
 """A group whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
@@ -70,7 +70,7 @@ def shrink(test: Moments, train: Moments, shrinkage: float | Tensor) -> Moments:
     return Moments(test.count, mean, covariance * (test.count * mean.shape[-1]))
 
 
-def shrinkage_for(prior_images: float | int, images: Size) -> float | Tensor:
+def shrinkage_for(prior_images: float | int, images: Count) -> float | Tensor:
     """N / (N + n): the share of the training statistics in those of n images, where they count for N.
 
     A compiled or exported graph, in which n is not known yet, gets it as a tensor.
@@ -80,6 +80,8 @@ def shrinkage_for(prior_images: float | int, images: Size) -> float | Tensor:
     """
     if prior_images in (0, float("inf")):
         return float(prior_images > 0)
+    if isinstance(images, Tensor):
+        return prior_images / (prior_images + images)
     if torch.compiler.is_compiling():
         return prior_images / (prior_images + torch.scalar_tensor(images))  # type: ignore[arg-type]
     return prior_images / (prior_images + images)

@@ -15,7 +15,7 @@ from shiftmatch.core.basis import BASES, Coefficients, multiply_into
 from shiftmatch.core.moments import Moments, constant, shrinkage_for, to_float64
 from shiftmatch.core.views import NOT_FINITE, Target, View, check_finite, chunks, compute_dtype, measure_views
 from shiftmatch.errors import InputError, NonFiniteError
-from shiftmatch.shapes import Features, Size
+from shiftmatch.shapes import Count, Features, Size
 
 MEAN_PRIOR_RATIO = 4
 """The training means of frequencies count for so many times the images of the shape: few images tell little of them."""
@@ -35,7 +35,7 @@ class BatchMoments(NamedTuple):
 
     mean: Tensor  # c f, complex in the Fourier basis
     variance: Float[Tensor, "c f"]
-    images: Size
+    images: Count
 
 
 class GainAndOffset(NamedTuple):
@@ -68,7 +68,7 @@ class ChannelMoments:
         """The features themselves."""
         return x.to(compute_dtype(x))
 
-    def summarise(self, z: Coefficients, images: Size) -> BatchMoments:
+    def summarise(self, z: Coefficients, images: Count) -> BatchMoments:
         """Mean and variance over images and space, without gradients."""
         axes = [axis for axis in range(z.ndim) if axis != 1]
         variance, mean = torch.var_mean(z.detach(), dim=axes, correction=0)
@@ -165,7 +165,7 @@ class Spectrum:
         x = x.to(compute_dtype(x))
         return BASES[self.basis].forward(x, _matrices(target, x)) if x.ndim > 2 else x
 
-    def summarise(self, z: Coefficients, images: Size) -> BatchMoments:
+    def summarise(self, z: Coefficients, images: Count) -> BatchMoments:
         """Mean and variance over the images, without gradients."""
         z = z.detach().flatten(2) if z.ndim > 2 else z.detach()[..., None]
         mean = z.mean(0)

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.covariance import ChannelMoments, Spectrum
+from shiftmatch.deploy.step import StreamStep
 from shiftmatch.errors import ExportError, FileFormatError, InputError
 from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.match import MatchedModel
 from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.stream import StreamModel
 from shiftmatch.utils.files import atomic_path
 from shiftmatch.utils.hashing import fingerprint
 
@@ -46,7 +48,8 @@ def export(
     DCT basis and ChannelMoments can be exported; the other structures need eigendecompositions, which runtimes lack.
 
     Args:
-        model: what `match` or `freeze` returned, or a plain network.
+        model: what `match`, `freeze` or `stream` returned, or a plain network. The memory of a stream is in the open:
+            its graph is a `StreamStep`, with three more inputs and outputs.
         path: the file to write; its suffix says which format.
         example: a batch as the network takes it; zeros of the fitted shape unless given.
         classes: the names of the classes, kept in the file; those of the statistics unless given.
@@ -66,17 +69,26 @@ def export(
         raise InputError(f"The name of an exported network ends with {' or '.join(SUFFIXES)}; got {path.name!r}.")
     _check_structures(model)
     inputs = _few(model, example)
+    wrapped: _Tensors | StreamStep = _Tensors(model, inputs)
+    batch = {0: torch.export.Dim.DYNAMIC}
+    tensors: tuple[Tensor, ...] = tuple(inputs.tensors())
+    shapes: tuple[Any, ...] = (tuple(batch if x.ndim else {} for x in tensors),)
+    found = _metadata(model, inputs, tuple(classes), preprocessing)
+    if isinstance(model, StreamModel):
+        wrapped = StreamStep(model)
+        tensors, shapes = (tensors[0], *wrapped.start()), (batch, {}, {}, {})
+        found["protocol"] |= {"window": model.window, "state": {"count": [], "mean": [len(tensors[2])]}}
+        found["protocol"]["state"]["variance"] = found["protocol"]["state"]["mean"]
+    metadata = json.dumps(found)
     with torch.no_grad():
-        model(*inputs.args, **inputs.kwargs)  # what is wrong with the example is said in our words
-    wrapped, tensors = _Tensors(model, inputs), tuple(inputs.tensors())
-    metadata = json.dumps(_metadata(model, inputs, tuple(classes), preprocessing))
+        wrapped(*tensors)  # what is wrong with the example is said in our words
     with _quiet():
-        program = _program(wrapped, tensors)
+        program = _program(wrapped, tensors, shapes)
         if path.suffix == ".pt2":
             with atomic_path(path) as temporary, temporary.open("wb") as file:
                 torch.export.save(program, file, extra_files={KEY: metadata})
         else:
-            _write_onnx(program, path, wrapped.names, metadata, opset)
+            _write_onnx(program, path, wrapped, metadata, opset)
     return path
 
 
@@ -99,6 +111,8 @@ def exported_metadata(path: str | PathLike[str]) -> dict[str, Any]:
 class _Tensors(nn.Module):
     """A network with tensors in and one tensor out, as a graph has them."""
 
+    outputs = ("logits",)
+
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         super().__init__()
         self.model, self.inputs = model, inputs
@@ -120,9 +134,7 @@ class _Tensors(nn.Module):
         return found
 
 
-def _program(wrapped: _Tensors, tensors: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
-    batch = {0: torch.export.Dim.DYNAMIC}
-    shapes = (tuple(batch if x.ndim else {} for x in tensors),)
+def _program(wrapped: nn.Module, tensors: tuple[Tensor, ...], shapes: Any) -> torch.export.ExportedProgram:
     try:
         with torch.no_grad():
             return torch.export.export(wrapped, tensors, dynamic_shapes=shapes, strict=False)
@@ -134,7 +146,9 @@ def _program(wrapped: _Tensors, tensors: tuple[Tensor, ...]) -> torch.export.Exp
         ) from error
 
 
-def _write_onnx(program: torch.export.ExportedProgram, path: Path, names: list[str], metadata: str, opset: int) -> None:
+def _write_onnx(
+    program: torch.export.ExportedProgram, path: Path, wrapped: _Tensors | StreamStep, metadata: str, opset: int
+) -> None:
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -143,8 +157,9 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, names: list[s
             f"ONNX needs {error.name}: pip install 'shiftmatch[export]', or write a .pt2 file."
         ) from error
     try:
+        names, outputs = list(wrapped.names), list(wrapped.outputs)
         graph = torch.onnx.export(
-            program, dynamo=True, opset_version=opset, input_names=names, output_names=["logits"], verbose=False
+            program, dynamo=True, opset_version=opset, input_names=names, output_names=outputs, verbose=False
         )
         assert graph is not None
     except torch.onnx.errors.OnnxExporterError as error:
@@ -157,7 +172,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, names: list[s
 
 
 def _check_structures(model: nn.Module) -> None:
-    if not isinstance(model, MatchedModel):
+    if not isinstance(model, MatchedModel | StreamModel):
         return
     for entry in model.statistics.values():
         kind = entry.covariance
@@ -204,7 +219,7 @@ def _metadata(
     found["classes"] = list(classes or statistics.classes)
     found["preprocessing"] = dict(preprocessing or statistics.preprocessing)
     found["protocol"] = {
-        "method": "matched" if isinstance(model, MatchedModel) else "frozen",
+        "method": {MatchedModel: "matched", StreamModel: "stream"}.get(type(model), "frozen"),
         "covariance": kinds,
         "batchnorm": statistics.batchnorm,
         "training_images": statistics.images,

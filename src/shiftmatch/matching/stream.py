@@ -135,6 +135,7 @@ class StreamModel(nn.Module):
         self._first = next(iter(self._parts.values()))
         per_image = 4 * sum(prod(site.shape) * site.per_image for site in self._operations)
         self.refresh = max(1, min(refresh, MAX_WAITING_BYTES // per_image))
+        self._waiting, self._measures = 0, True
         self.reset()
         instead = [site for site, found in before.items() if found is not None]
         self.network = instrument(model, self._operations, batchnorm, instead=instead)
@@ -190,7 +191,8 @@ class StreamModel(nn.Module):
         self.reset()
         self.images, self.changes = header["images"], header["changes"]
         for name, count in header["counts"].items():
-            self._parts[name].moments = BatchMoments(*(tensors[f"{name}|{kind}"] for kind in KINDS), count)
+            mean, variance = (tensors[f"{name}|{kind}"] for kind in KINDS)
+            self._parts[name].moments = BatchMoments(mean, variance, count)
             self._parts[name].update_map()
 
     @property
@@ -241,7 +243,7 @@ class _Part:
             scale, shift = self.before
             new = BatchMoments(scale * new.mean + shift * self.unit, scale.square() * new.variance, new.images)
         if (old := self.moments) is not None:
-            new = merge(old._replace(images=min(old.images, max(1, window - new.images))), new)
+            new = merge(old._replace(images=min(int(old.images), max(1, window - int(new.images)))), new)
         self.moments = new
         self.waiting.clear()
         self.update_map()

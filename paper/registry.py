@@ -84,7 +84,7 @@ EXPERIMENTS: Mapping[str, Entry] = {
     "fig2": Entry(
         "Figure 2",
         "how much of a blur matching undoes",
-        _by_size(UndoneBlur(images=40, train=60, sigmas=(1.0,)), UndoneBlur(images=2000, train=10_000), UndoneBlur()),
+        _by_size(UndoneBlur(images=40, train=60, sigmas=(1.0,)), UndoneBlur(images=2000, train=4000), UndoneBlur()),
     ),
     "fig3": Entry(
         "Figure 3",

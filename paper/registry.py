@@ -9,6 +9,8 @@ from paper.blur import UndoneBlur
 from paper.cifar import CifarSetting, ReleasedSetting
 from paper.detection import Detection
 from paper.gains import Gains, Mixture
+from paper.harm import METHODS as HARM_METHODS
+from paper.harm import NoHarm
 from paper.imagenet import ImageNet, Sample
 from paper.mnist import Ensemble, MnistPosteriors
 from paper.run import Entry, Experiment
@@ -69,6 +71,7 @@ _WITH_BATCHNORM = {
     "small": replace(_RELEASED["small"], methods={(20,): COMBINATIONS}, severities=(5,)),
     "paper": replace(_RELEASED["paper"], methods={(20,): COMBINATIONS, (32,): COMBINATIONS}),
 }
+_HARM = ReleasedSetting({(20,): HARM_METHODS, (32,): HARM_METHODS}, 1000, 4000, 200, severities=(1, 3, 5))
 
 EXPERIMENTS: Mapping[str, Entry] = {
     "fig1": Entry(
@@ -134,6 +137,22 @@ EXPERIMENTS: Mapping[str, Entry] = {
         "Figure 11 (appendix)",
         "batches of which one half is clean",
         {size: Mixture(setting) for size, setting in _MIXED.items()},
+    ),
+    "no-harm": Entry(
+        "beyond the paper",
+        "strength='auto' in every cell against the better of the plain network and channel moments",
+        _by_size(
+            NoHarm(
+                replace(_RELEASED["tiny"], methods={(8,): HARM_METHODS}),
+                MnistPosteriors(60, 1, 60, ("fog",), workers=1),
+                corruptions=("contrast",),
+                statistics=4,
+                test=4,
+                batch=4,
+            ),
+            NoHarm(_HARM),
+            NoHarm(replace(_HARM, images=10_000, severities=(1, 2, 3, 4, 5))),
+        ),
     ),
     "batch-sizes": Entry(
         "beyond the paper",

@@ -12,7 +12,7 @@ import typer
 from benchmarks.harness import Settings, apart, comparison, load, markdown, measured, table
 from rich.console import Console
 
-from shiftmatch.utils.provenance import save_result
+from shiftmatch.utils.files import save_result
 
 HERE = Path(__file__).parent
 BASELINE, LATEST = HERE / "baseline.json", HERE / "latest.json"

@@ -15,7 +15,7 @@ from references.published_accuracy import IMAGES, PUBLISHED
 from released import accuracy, cifar, resnet20
 
 from shiftmatch.corruptions import SUITES, corrupt, frost_source
-from shiftmatch.utils.provenance import save_result
+from shiftmatch.utils.files import save_result
 
 SEEDS = range(6)
 COMPARED = ["mean", "variance", *(f"band {band}" for band in range(BANDS))]

@@ -7,7 +7,7 @@ import torch
 from benchmarks.harness import Cases, Settings, medians
 
 from shiftmatch.corruptions import PAPER, corrupt
-from shiftmatch.utils.provenance import save_result
+from shiftmatch.utils.files import save_result
 
 RESULT = Path(__file__).parents[1] / "paper" / "results" / "corruption_speed.json"
 IMAGES, SEVERITY, THREADS = 10_000, 5, 1

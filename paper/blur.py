@@ -19,7 +19,7 @@ from shiftmatch.data.inventory import load
 from shiftmatch.evaluation.scores import Mean, Score, Scores
 from shiftmatch.matching.match import fit, match
 from shiftmatch.shapes import Images
-from shiftmatch.utils.provenance import versions
+from shiftmatch.utils.files import versions
 
 BLURRED, ROWS, DCT, DFT = (
     "blurred",

@@ -23,9 +23,9 @@ from shiftmatch.evaluation.evaluate import Predictor, Preprocess
 from shiftmatch.evaluation.scores import Mean, Score, Scores
 from shiftmatch.metrics.detection import auroc, fpr95, maximum_probability
 from shiftmatch.shapes import Pixels
+from shiftmatch.utils.files import versions
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.progress import track
-from shiftmatch.utils.provenance import versions
+from shiftmatch.utils.parallel import track
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 AUROC, FPR95 = "auroc", "fpr95"

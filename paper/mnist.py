@@ -20,7 +20,7 @@ from shiftmatch.evaluation.scores import Mean, Scores
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.matching.average import average
 from shiftmatch.models import Architecture
-from shiftmatch.models.init import initialise
+from shiftmatch.models.layers import initialise
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.report.figures import gain_bars, heat_map
 from shiftmatch.samplers.density import log_posterior

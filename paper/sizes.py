@@ -14,8 +14,7 @@ from paper.cifar import RELEASED_PIECE, first_batches, released, released_prepro
 from paper.claims import CLEAN, Claim, Z, mean, stated
 from paper.run import Figures, Root
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
-from shiftmatch.data.corrupted import Severity
-from shiftmatch.data.inventory import load
+from shiftmatch.data.inventory import Severity, load
 from shiftmatch.evaluation.evaluate import Predictor, evaluate
 from shiftmatch.evaluation.scores import Mean, Scores
 from shiftmatch.evaluation.suites import Suite, cifar10_c

@@ -18,12 +18,11 @@ from shiftmatch.evaluation.scores import Mean, Score, Scores
 from shiftmatch.matching.match import fit, match
 from shiftmatch.metrics.uncertainty import standard_error
 from shiftmatch.models import build
-from shiftmatch.models.init import initialise
-from shiftmatch.models.layers import FilterResponseNorm
-from shiftmatch.models.resnet_frn import ResNetFRN
+from shiftmatch.models.layers import FilterResponseNorm, initialise
+from shiftmatch.models.resnets import ResNetFRN
 from shiftmatch.shapes import Images
-from shiftmatch.utils.progress import track
-from shiftmatch.utils.provenance import versions
+from shiftmatch.utils.files import versions
+from shiftmatch.utils.parallel import track
 
 PLAIN, MATCHED, SPATIAL = "plain", "ShiftMatch (paper)", "spatial batchnorm"
 SECONDS = "seconds"

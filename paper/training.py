@@ -18,7 +18,7 @@ from paper.run import Root
 from shiftmatch.data.inventory import load
 from shiftmatch.errors import DataNotFoundError, InputError
 from shiftmatch.models import Architecture
-from shiftmatch.models.init import initialise
+from shiftmatch.models.layers import initialise
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.samplers.density import LogDensity, log_posterior
 from shiftmatch.samplers.ensemble import sgd

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from shiftmatch.models import build
-from shiftmatch.models.init import initialise
+from shiftmatch.models.layers import initialise
 
 PICTURES = 6
 

@@ -29,9 +29,8 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 from shiftmatch.data import load
 from shiftmatch.models import Architecture
-from shiftmatch.models.init import initialise
-from shiftmatch.models.layers import SameConv2d
-from shiftmatch.models.resnet_frn import ResNetFRN
+from shiftmatch.models.layers import SameConv2d, initialise
+from shiftmatch.models.resnets import ResNetFRN
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.posterior import Posterior
 

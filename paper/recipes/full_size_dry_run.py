@@ -25,8 +25,7 @@ from shiftmatch.evaluation.evaluate import evaluate
 from shiftmatch.evaluation.methods import method_named, predictor
 from shiftmatch.evaluation.suites import cifar10_c, training_batches
 from shiftmatch.models.preprocessing import Preprocessing
-from shiftmatch.utils.files import data_folder
-from shiftmatch.utils.provenance import save_result
+from shiftmatch.utils.files import data_folder, save_result
 
 CORRUPTIONS = ("brightness", "contrast")
 SEVERITIES = (1, 2, 3, 4, 5)

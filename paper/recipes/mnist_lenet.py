@@ -26,7 +26,7 @@ import shiftmatch
 from shiftmatch.data import load
 from shiftmatch.matching.average import average
 from shiftmatch.models import Architecture
-from shiftmatch.models.init import initialise
+from shiftmatch.models.layers import initialise
 from shiftmatch.samplers.density import LogPosterior, log_posterior
 from shiftmatch.samplers.diagnostics import summarise
 from shiftmatch.samplers.ensemble import deep_ensemble

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.models.layers import FilterResponseNorm
-from shiftmatch.models.resnet_frn import ResNetFRN
+from shiftmatch.models.resnets import ResNetFRN
 
 MEAN, STD = torch.tensor([0.49, 0.48, 0.44]), 0.2
 """What the published FRN networks were trained with."""

@@ -1,6 +1,10 @@
+import json
 from pathlib import Path
 
+import pytest
 from made_scores import everything
+from paper import registry
+from tiny_world import write_world
 from typer.testing import CliRunner
 
 from shiftmatch.cli import app
@@ -34,3 +38,60 @@ def test_the_methods_can_be_chosen(tmp_path: Path) -> None:
 def test_help_teaches() -> None:
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["report", "--help"])
     assert "Example: shiftmatch report" in result.stdout
+
+
+SMALL = ["--images", "100", "--draws", "1"]
+# So few digits are warned about, which is right but not what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore::shiftmatch.errors.SmallBatchWarning")
+
+
+def test_json_is_for_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["demo", "--json", *SMALL])
+    table = json.loads(result.stdout)["accuracy"]
+    assert len(table) == 17
+    assert set(table["mean"]) == {
+        "HMC",
+        "EmpCov",
+        "ensemble",
+        "test-time batchnorm",
+        "ShiftMatch",
+        "ShiftMatch (paper's structure)",
+    }
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_page_is_written_and_named(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["demo", "--no-open", "--out", str(page), *SMALL])
+    assert result.exit_code == 0, result.output
+    assert str(page) in result.stdout.replace("\n", "")
+    assert "canny edges" in result.stdout
+    assert page.read_text().startswith("<!doctype html>")
+
+
+WIDE = {"COLUMNS": "200"}
+
+
+def test_the_list_names_every_experiment() -> None:
+    result = CliRunner(env=WIDE).invoke(app, ["reproduce", "list"])
+    assert result.exit_code == 0, result.output
+    assert all(name in result.stdout for name in registry.EXPERIMENTS)
+
+
+def test_an_experiment_prints_the_claims_and_writes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "SIZES", ("tiny",))
+    write_world(tmp_path / "data")
+    out = tmp_path / "results"
+    options = ["--size", "tiny", "--out", str(out), "--root", str(tmp_path / "data")]
+    result = CliRunner(env=WIDE).invoke(app, ["reproduce", "fig2", *options])
+    assert result.exit_code == 0, result.output
+    assert "leaves of the error" in result.stdout
+    assert {"fig2.csv", "fig2.json", "fig2.error.svg"} <= {file.name for file in out.iterdir()}
+
+
+def test_what_cannot_be_run_ends_with_an_error(tmp_path: Path) -> None:
+    options = ["--out", str(tmp_path / "out"), "--root", str(tmp_path / "no data")]
+    result = CliRunner(env=WIDE).invoke(app, ["reproduce", "fig2", *options])
+    assert result.exit_code == 1
+    assert "fig2 could not be run" in result.output

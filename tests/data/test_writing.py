@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from made_sets import make_labels, write_cifar, write_cifar10, write_mnist, write_pictures
+from made_sets import make_images, make_labels, write_cifar, write_cifar10, write_mnist, write_pictures
 from PIL import Image
 
 import shiftmatch
-from shiftmatch.corruptions import corrupt
-from shiftmatch.data.corrupted import load_corrupted
-from shiftmatch.data.inventory import load
-from shiftmatch.data.writing import ArrayFiles, Job, PictureFiles, write_corrupted
+from shiftmatch.corruptions import corrupt, names
+from shiftmatch.data.inventory import load, load_corrupted
+from shiftmatch.data.writing import GAP, HEADER, LABEL_WIDTH, ArrayFiles, Job, PictureFiles, sheet, write_corrupted
 from shiftmatch.errors import DataNotFoundError, InputError
 
 TWO = ("contrast", "gaussian_noise")
@@ -190,3 +189,19 @@ def test_pictures_are_made_of_pictures(tmp_path: Path) -> None:
     write_cifar10(tmp_path, 20)
     with pytest.raises(InputError, match="image files"):
         PictureFiles(Job("imagenet-c", "cifar10", str(tmp_path)), tmp_path / "out").missing("contrast")
+
+
+@pytest.mark.parametrize(("suite", "cell", "columns"), [("cifar10-c", 128, 6), ("mnist-c", 112, 2)])
+def test_there_is_a_cell_for_every_corruption_and_severity(suite: str, cell: int, columns: int) -> None:
+    image = Image.fromarray(make_images(1, 70, 90, 3)[0])
+    drawn = sheet(image, suite, progress=False)
+    step = cell + GAP
+    assert drawn.size == (LABEL_WIDTH + columns * step + GAP, HEADER + len(names(suite)) * step)
+    pixels = np.asarray(drawn)
+    for row in range(len(names(suite))):
+        cells = [
+            pixels[HEADER + row * step :, LABEL_WIDTH + column * step :][:cell, :cell].copy()
+            for column in range(columns)
+        ]
+        assert not (cells[0] == 255).all()
+        assert all((other != cells[0]).any() for other in cells[1:])

@@ -18,7 +18,7 @@ import torch
 from fuzz.campaign import run
 from fuzz.targets import TARGETS
 
-from shiftmatch.utils.provenance import save_result
+from shiftmatch.utils.files import save_result
 
 MEMORY = 3 << 30
 """Bytes that a reader may take beyond what is taken at the beginning."""

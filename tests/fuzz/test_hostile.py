@@ -15,7 +15,7 @@ import torch
 
 from shiftmatch.data import download
 from shiftmatch.data.download import unpack
-from shiftmatch.data.matlab import parse_matlab
+from shiftmatch.data.readers import parse_matlab
 from shiftmatch.errors import FileFormatError
 from shiftmatch.models import Architecture, load_weights
 from shiftmatch.samplers.interop import read_checkpoint

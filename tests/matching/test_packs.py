@@ -11,7 +11,7 @@ from made_matched import corrupted, images, small_network
 import shiftmatch as sm
 from shiftmatch.errors import DataNotFoundError, StatisticsMismatchError
 from shiftmatch.matching import packs
-from shiftmatch.matching.protocol import check_protocol
+from shiftmatch.matching.packs import check_protocol
 
 STRUCTURES = [sm.Spectrum(), sm.Spectrum(basis="dft"), sm.ChannelMoments(), sm.SpatialKronecker()]
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from shiftmatch.errors import InputError
-from shiftmatch.models.layers import ACTIVATIONS, FilterResponseNorm, FlattenRows, SameConv2d, activation
+from shiftmatch.models.layers import ACTIVATIONS, FilterResponseNorm, FlattenRows, SameConv2d, activation, initialise
 
 
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(8, 3, 1), (8, 3, 2), (7, 3, 2), (8, 1, 2), (9, 5, 3)])
@@ -41,3 +41,13 @@ def test_every_activation_has_a_name() -> None:
     assert {type(activation(name)) for name in ACTIVATIONS} == set(ACTIVATIONS.values())
     with pytest.raises(InputError, match=r"gelu.*relu"):
         activation("gelu")
+
+
+def test_weights_have_the_scale_of_their_fan_in_and_the_seed_decides() -> None:
+    layer = nn.Conv2d(16, 64, 5)
+    initialise(layer, torch.Generator().manual_seed(0), gain=2.0)
+    nominal = (2.0 / 400) ** 0.5
+    assert layer.weight.abs().max() <= 2 * nominal
+    assert layer.weight.std().item() == pytest.approx(0.8796 * nominal, rel=0.02)
+    again = initialise(nn.Conv2d(16, 64, 5), torch.Generator().manual_seed(0), gain=2.0)
+    assert torch.equal(again.state_dict()["weight"], layer.weight)

@@ -8,9 +8,8 @@ from paper.recipes.cifar_frn import Recipe, Run, unpad
 from paper.recipes.transplant import calibrate, transplant
 
 from shiftmatch.models import build
-from shiftmatch.models.init import initialise
-from shiftmatch.models.layers import FilterResponseNorm
-from shiftmatch.models.resnet_frn import ResNetFRN
+from shiftmatch.models.layers import FilterResponseNorm, initialise
+from shiftmatch.models.resnets import ResNetFRN
 
 
 def test_calibration_gives_the_moments_that_batchnorm_had() -> None:

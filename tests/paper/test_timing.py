@@ -5,7 +5,7 @@ from paper.claims import Verdict
 from paper.timing import FORWARD, SECONDS, SpatialBatchNorm, Timing, _whitened, with_spatial_batchnorm
 
 from shiftmatch.evaluation.scores import Score, Scores
-from shiftmatch.models.resnet_frn import ResNetFRN
+from shiftmatch.models.resnets import ResNetFRN
 
 
 def test_ratios_are_compared() -> None:

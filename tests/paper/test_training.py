@@ -24,7 +24,7 @@ from paper.training import (
 
 from shiftmatch.errors import DataNotFoundError, InputError
 from shiftmatch.models import Architecture
-from shiftmatch.models.init import initialise
+from shiftmatch.models.layers import initialise
 from shiftmatch.samplers.params import params_of
 from shiftmatch.samplers.posterior import Posterior
 

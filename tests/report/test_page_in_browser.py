@@ -9,7 +9,7 @@ from chromium import Tab, chromium, needs_chromium
 from made_scores import CORRUPTIONS, counted, everything, first
 from PIL import Image
 
-from shiftmatch.demo.page import demo_page
+from shiftmatch.demo.mnist import demo_page
 from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.report.html import write_html
 

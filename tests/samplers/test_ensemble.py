@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from shiftmatch.models.init import initialise
+from shiftmatch.models.layers import initialise
 from shiftmatch.samplers.density import FromFunction, log_posterior
 from shiftmatch.samplers.ensemble import deep_ensemble, sgd
 

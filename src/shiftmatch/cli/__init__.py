@@ -9,19 +9,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from shiftmatch.cli.corrupt import corrupt
 from shiftmatch.cli.data import app as data_app
-from shiftmatch.cli.demo import demo
+from shiftmatch.cli.data import corrupt
 from shiftmatch.cli.diagnose import diagnose
 from shiftmatch.cli.evaluate import evaluate
-from shiftmatch.cli.export import export
-from shiftmatch.cli.fit import fit
+from shiftmatch.cli.fit import export, fit, sites
 from shiftmatch.cli.output import FAILED, INTERRUPTED, WarnInWords, complain, explain
 from shiftmatch.cli.predict import predict
-from shiftmatch.cli.report import report
-from shiftmatch.cli.reproduce import reproduce
+from shiftmatch.cli.report import demo, report, reproduce
 from shiftmatch.cli.sample import import_hmc, sample
-from shiftmatch.cli.sites import sites
 from shiftmatch.errors import ShiftMatchError
 
 COMMANDS = (demo, sites, fit, predict, diagnose, sample, import_hmc, corrupt, evaluate, export, report, reproduce)
@@ -64,7 +60,7 @@ class Commands(TyperGroup):
 
 def _version(wanted: bool) -> bool:
     if wanted:
-        from shiftmatch.utils.provenance import versions
+        from shiftmatch.utils.files import versions
 
         typer.echo("shiftmatch {shiftmatch} (torch {torch}, numpy {numpy})".format(**versions()))
         raise typer.Exit

@@ -135,12 +135,12 @@ def evaluate(
 
 
 def _show(scores: "Scores") -> None:
-    from shiftmatch.report.terminal import losses, means_table
+    from shiftmatch.report.markdown import lost_cells, means_table
 
     for metric in scores.values("metric"):
         if "/" not in metric:
             show(means_table(scores, metric))
-    lost = losses(scores)
+    lost = lost_cells(scores)
     for method, corruption, severity, points in lost[:MAX_SHOWN]:
         level = "" if severity is None else f" {severity}"
         show(f"[yellow]{method} loses {points:.1f} points against plain on {corruption}{level}[/]")

@@ -1,12 +1,14 @@
-"""`shiftmatch fit`: measure the statistics of a network on its training images."""
+"""What is done to a network: `shiftmatch sites`, `fit` (measure its statistics) and `export`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from shiftmatch.cli import options as o
+from shiftmatch.cli.options import AsJson, Device, Network, Weights
 from shiftmatch.cli.output import PARTIAL, say, tell_problems, writing
 
 
@@ -67,3 +69,51 @@ def fit(
         say(f"The statistics of {measured:,} images are in {out}")
     if refused:
         raise typer.Exit(PARTIAL)
+
+
+def sites(
+    network: Network,
+    shape: Annotated[str, typer.Argument(help="Of one input, such as 3x224x224.")],
+    *,
+    everywhere: Annotated[bool, typer.Option("--all", help="The output of every module, to choose from.")] = False,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """List the places of a network where features would be matched.
+
+    Example: shiftmatch sites lenet 1x28x28
+    """
+    from shiftmatch.cli.loading import example_of, open_network
+    from shiftmatch.cli.preparing import check_runs
+    from shiftmatch.matching.selection import sites as find
+
+    model, example = open_network(network, device=device), example_of(shape).to(device)
+    check_runs(model, example)
+    found = find(model, example, at="module" if everywhere else "pre-activation")
+    typer.echo(json.dumps([asdict(site) for site in found], indent=1) if as_json else str(found))
+
+
+def export(
+    network: Network,
+    *,
+    out: Annotated[Path, typer.Option(help="The file to write: .onnx, or .pt2 for a torch.export program.")],
+    statistics: Annotated[Path, typer.Option(help="From `shiftmatch fit`.")],
+    weights: Weights = None,
+    prior_images: Annotated[
+        float | None, typer.Option(min=0, help="So many images the training statistics count for.")
+    ] = None,
+) -> None:
+    """Write the graph of a matched network, its adaptation included, for batches of any size.
+
+    Preprocessing, class names and protocol are kept in the file.
+
+    Example: shiftmatch export mynets:resnet --weights net.safetensors --statistics net.stats --out net.onnx
+    """
+    from shiftmatch.cli.loading import open_network
+    from shiftmatch.deploy.export import export as write
+    from shiftmatch.matching.match import match
+    from shiftmatch.matching.statistics import Statistics
+
+    robust = match(open_network(network, weights), Statistics.load(statistics), prior_images=prior_images)
+    write(robust, out)
+    typer.echo(f"The matched network is in {out}")

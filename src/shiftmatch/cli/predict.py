@@ -80,7 +80,7 @@ def predict(
 def _predict(predictor: "Average", batches: "Batches", classes: Sequence[str], device: str) -> dict[int, Row]:
     """For the position of each image: its label, the probability of that, and the entropy in nats."""
     from shiftmatch.errors import NonFiniteError
-    from shiftmatch.utils.progress import track
+    from shiftmatch.utils.parallel import track
 
     rows: dict[int, Row] = {}
     for inputs, index in track(batches, "predicting", total=len(batches)):

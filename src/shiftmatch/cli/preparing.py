@@ -12,7 +12,7 @@ from shiftmatch.data.image_set import ImageSet
 from shiftmatch.data.images import Labelled
 from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.inputs import logits_of
-from shiftmatch.matching.protocol import check_protocol
+from shiftmatch.matching.packs import check_protocol
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.models import Architecture, Preprocessing
 from shiftmatch.models.preprocessing import channel_moments, variance_ratio

@@ -1,13 +1,10 @@
 """Data sets in their published formats: fetched, verified, loaded, corrupted; and images of one's own."""
 
 from shiftmatch.data.catalog import CATALOG
-from shiftmatch.data.corrupted import load_corrupted
-from shiftmatch.data.decoding import open_image
 from shiftmatch.data.image_set import ImageSet, open_images
-from shiftmatch.data.images import ImageFolder, ImageSource, Labelled
-from shiftmatch.data.inventory import Status, get, inspect, load
-from shiftmatch.data.sheet import sheet
-from shiftmatch.data.writing import write_corrupted
+from shiftmatch.data.images import ImageFolder, ImageSource, Labelled, open_image
+from shiftmatch.data.inventory import Status, get, inspect, load, load_corrupted
+from shiftmatch.data.writing import sheet, write_corrupted
 from shiftmatch.utils.files import data_folder
 
 __all__ = [

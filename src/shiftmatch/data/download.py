@@ -18,7 +18,7 @@ from pathlib import Path
 
 from shiftmatch.errors import DataNotFoundError, FileFormatError
 from shiftmatch.utils.files import atomic_path
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import track
 
 CHUNK = 1 << 20
 ATTEMPTS = 3

@@ -10,8 +10,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from shiftmatch.data.arrays import read_arrays, to_images, to_labels
-from shiftmatch.data.decoding import SUFFIXES
-from shiftmatch.data.images import ImageFolder, ImageSource, image_files, stacked
+from shiftmatch.data.images import SUFFIXES, ImageFolder, ImageSource, image_files, stacked
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.shapes import Images

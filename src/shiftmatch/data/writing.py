@@ -13,19 +13,17 @@ from typing import Protocol, final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from shiftmatch.corruptions import corrupt, frost_source, names
 from shiftmatch.data.catalog import published
-from shiftmatch.data.corrupted import Layout, Severity, layout_of
 from shiftmatch.data.download import PROVENANCE
-from shiftmatch.data.images import ImageFolder, Labelled
-from shiftmatch.data.inventory import Root, load
+from shiftmatch.data.images import SHORT_SIDE, SIDE, ImageFolder, Labelled, centre, to_pixels
+from shiftmatch.data.inventory import Layout, Root, Severity, layout_of, load
 from shiftmatch.errors import InputError
 from shiftmatch.shapes import Pixels
 from shiftmatch.utils.files import atomic_path, data_folder, frost_folder
-from shiftmatch.utils.parallel import mapping
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import mapping, track
 
 ARRAY_PIECE = 500
 PICTURE_PIECE = 50
@@ -236,3 +234,51 @@ def _claim(target: Path, job: Job) -> None:
         raise InputError(f"{target} holds files that shiftmatch did not write. Choose another folder.")
     with atomic_path(note) as path:
         path.write_text(json.dumps(wanted, indent=1))
+
+
+CELL = 128
+GAP = 4
+LABEL_WIDTH = 150
+FONT_SIZE = 14
+HEADER = 2 * FONT_SIZE
+
+
+def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, progress: bool = True) -> Image.Image:
+    """Rows: the corruptions of the suite; columns: the image as the suite takes it, then each severity.
+
+    >>> sheet(Image.new("RGB", (64, 48)), "cifar10-c", progress=False).width
+    946
+    """
+    layout = layout_of(suite)
+    clean = _prepare(image, suite, layout.side)
+    zoom = max(1, CELL // layout.side)
+    columns = ("clean", *(f"severity {severity}" if severity else "published" for severity in layout.severities))
+    step = zoom * layout.side + GAP
+    corruptions = names(suite)
+    canvas = Image.new("RGB", (LABEL_WIDTH + step * len(columns) + GAP, HEADER + step * len(corruptions)), "white")
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(FONT_SIZE)
+    for column, title in enumerate(columns):
+        draw.text((LABEL_WIDTH + step * column, GAP), title, "black", font)
+    for row, name in enumerate(track(corruptions, "corrupting", show=progress)):
+        top = HEADER + step * row
+        draw.text((GAP, top + step // 2 - FONT_SIZE), name.replace("_", " "), "black", font)
+        for column, cell in enumerate(_cells(clean, name, suite, seed)):
+            canvas.paste(
+                cell.resize((step - GAP, step - GAP), Image.Resampling.NEAREST), (LABEL_WIDTH + step * column, top)
+            )
+    return canvas
+
+
+def _prepare(image: Image.Image, suite: str, side: int) -> Image.Image:
+    """The image at the suite's size; grey for MNIST-C."""
+    grey = suite == "mnist-c"
+    return centre(image.convert("L" if grey else "RGB"), side, SHORT_SIDE if side == SIDE else side)
+
+
+def _cells(clean: Image.Image, name: str, suite: str, seed: int) -> Iterator[Image.Image]:
+    yield clean
+    batch = to_pixels(clean)[None]
+    for severity in layout_of(suite).severities:
+        corrupted = corrupt(batch, name, severity=severity, suite=suite, seed=seed, frost=frost_folder())[0]
+        pixels = corrupted.permute(1, 2, 0).numpy()
+        yield Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels)

@@ -1,5 +1,6 @@
 """The main job in small, on what ships with the package: six ways to meet MNIST-C, and what matching does."""
 
+import io
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from markupsafe import Markup
 from numpy.typing import NDArray
+from PIL import Image
 from rich.table import Table
 from torch import Tensor
 
@@ -22,18 +25,21 @@ from shiftmatch.corruptions import corrupt
 from shiftmatch.corruptions.registry import names
 from shiftmatch.data.images import Labelled
 from shiftmatch.demo import embedded
-from shiftmatch.demo.page import demo_page
+from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.matching.average import Average, average
 from shiftmatch.matching.match import fit
 from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.members import match_members
 from shiftmatch.metrics.uncertainty import standard_error
-from shiftmatch.report.series import SHIFT
-from shiftmatch.report.terminal import corruption_table
+from shiftmatch.report import figures
+from shiftmatch.report.figure_files import inline_svg
+from shiftmatch.report.grid import SHIFT, grid_of
+from shiftmatch.report.html import HeatTable, png_address, render
+from shiftmatch.report.markdown import corruption_table
+from shiftmatch.report.summary import compare, interval_note, losses, sentences
 from shiftmatch.shapes import Images, Pixels
-from shiftmatch.utils.parallel import one_thread
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import one_thread, track
 
 SUITE = "mnist-c"
 CLEAN, MEAN = "clean", "mean"
@@ -172,3 +178,53 @@ def _shifts(x: Images) -> Iterator[tuple[str, float]]:
     here = fit(network, x, covariance=ChannelMoments(), progress=False)
     for name, entry in train.items():
         yield name, shift(here[name].parts[0][0], entry.parts[0][0])
+
+
+GAP = 2
+"""Pixels between digits."""
+
+Pair = tuple[Pixels, Pixels]
+
+
+def demo_page(scores: Scores, *, pictures: Mapping[str, Pair], baseline: str, method: str, note: str) -> str:
+    """The page as text: the means of the methods as bars, the whole table, pictures, shifts of the features.
+
+    `scores` are accuracies on one data set, and shifts; the headline compares `method` with `baseline`.
+    """
+    grid = grid_of(scores, scores.values("data")[0], "accuracy")
+    found = compare(grid, baseline, method)
+    if found is None:
+        raise InputError(f"The scores have no accuracies of both {baseline!r} and {method!r}; evaluate both.")
+    show, change = grid.measure.show, found.overall
+    images = f" ({change.after.n:,} images, corruptions made here)" if change.after.n else ""
+    bars = figures.mean_bars(scores, method=method)
+    return render(
+        "demo.html",
+        title="shiftmatch demo",
+        headline=f"Corrupted digits: {show(change.before.value)} right becomes {show(change.after.value)}{images}",
+        sentences=[*sentences(found), losses(found)],
+        interval_note=interval_note(found),
+        means=Markup(inline_svg(bars, "accuracy of every method, mean over the corruptions")),
+        baseline=baseline,
+        table=HeatTable.of(grid, baseline),
+        pictures={name: _png(_sheet(*pair)) for name, pair in pictures.items()},
+        shifts=Markup(inline_svg(figures.layer_shift(scores), "how far the features of every layer have moved")),
+        note=note,
+    )
+
+
+def _sheet(before: Pixels, after: Pixels) -> Image.Image:
+    """Grey digits side by side, the first row before and the second after."""
+    rows, columns = before.shape[-2:]
+    sheet = torch.full((2 * rows + GAP, len(before) * (columns + GAP) - GAP), 128, dtype=torch.uint8)
+    for top, digits in ((0, before), (rows + GAP, after)):
+        for index, digit in enumerate(digits[:, 0]):
+            left = index * (columns + GAP)
+            sheet[top : top + rows, left : left + columns] = digit
+    return Image.fromarray(sheet.numpy())
+
+
+def _png(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    return png_address(buffer.getvalue())

@@ -20,10 +20,9 @@ from shiftmatch.evaluation.streams import CLEAN, Cell, batches, gather, parse
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.metrics.registry import Metric, measure, named
 from shiftmatch.models.preprocessing import Preprocessing
+from shiftmatch.utils.files import versions
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.parallel import mapping
-from shiftmatch.utils.progress import track
-from shiftmatch.utils.provenance import versions
+from shiftmatch.utils.parallel import mapping, track
 
 Predictor: TypeAlias = Callable[..., Any]
 """Images as a network takes them in; probabilities out, or an output with `.logits`, as transformers have it."""

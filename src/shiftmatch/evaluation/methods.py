@@ -38,7 +38,7 @@ from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import twin_of
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import track
 from shiftmatch.utils.sequences import LazySequence
 
 Batches: TypeAlias = Sequence[Tensor]

@@ -15,7 +15,7 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftmatch.data.corrupted import Severity
+from shiftmatch.data.inventory import Severity
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.shapes import Pixels

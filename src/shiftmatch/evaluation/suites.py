@@ -13,11 +13,10 @@ from torch import Tensor
 
 from shiftmatch.corruptions import corrupt, frost_source
 from shiftmatch.data.catalog import published
-from shiftmatch.data.corrupted import Severity, is_stored, layout_of, load_corrupted
 from shiftmatch.data.download import PROVENANCE
 from shiftmatch.data.image_set import open_images
 from shiftmatch.data.images import ImageSource, Labelled
-from shiftmatch.data.inventory import load
+from shiftmatch.data.inventory import Severity, is_stored, layout_of, load, load_corrupted
 from shiftmatch.data.writing import check_corruptions
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models.preprocessing import Preprocessing

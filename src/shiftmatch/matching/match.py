@@ -24,7 +24,7 @@ from shiftmatch.matching.site import INPUT, Site, Sites
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.matching.strength import AutoMatchedModel, PlainModel
 from shiftmatch.utils.hashing import weight_hashes
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import track
 
 __all__ = ["MatchedModel", "PriorImages", "fit", "match", "prior_of"]
 

@@ -16,7 +16,7 @@ from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.match import MatchedModel, fit, match
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.strength import AutoMatchedModel
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import track
 from shiftmatch.utils.sequences import LazySequence
 from shiftmatch.utils.tensor_files import load_header, load_row, save_rows
 

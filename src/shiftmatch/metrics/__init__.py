@@ -1,6 +1,5 @@
 """Metrics: probabilities and labels in, numbers out."""
 
-from shiftmatch.metrics.calibration import calibration_error, calibration_error_equal_count, reliability
 from shiftmatch.metrics.detection import (
     aurc,
     auroc,
@@ -11,7 +10,16 @@ from shiftmatch.metrics.detection import (
     risk_coverage,
 )
 from shiftmatch.metrics.registry import METRICS, Metric
-from shiftmatch.metrics.scoring import accuracy, brier, confidence, log_likelihood, mean_corruption_error
+from shiftmatch.metrics.scoring import (
+    accuracy,
+    brier,
+    calibration_error,
+    calibration_error_equal_count,
+    confidence,
+    log_likelihood,
+    mean_corruption_error,
+    reliability,
+)
 from shiftmatch.metrics.uncertainty import bootstrap_interval, paired_difference, wilson_interval
 
 __all__ = [

@@ -8,24 +8,22 @@ import torch
 from torch import Tensor
 
 from shiftmatch.errors import InputError
-from shiftmatch.metrics.calibration import (
-    calibration_error,
-    calibration_error_equal_count,
-    equal_count_error,
-    equal_width_error,
-    reliability,
-)
 from shiftmatch.metrics.detection import aurc, mean_risk, risk_coverage
 from shiftmatch.metrics.scoring import (
     PerImage,
     accuracy,
     brier,
+    calibration_error,
+    calibration_error_equal_count,
     checked,
     confidence,
     confidence_and_hits,
     confidences,
+    equal_count_error,
+    equal_width_error,
     log_likelihood,
     log_likelihoods,
+    reliability,
     squared_errors,
 )
 from shiftmatch.metrics.uncertainty import standard_error

@@ -9,12 +9,9 @@ from typing import Any
 from torch import nn
 
 from shiftmatch.errors import InputError
-from shiftmatch.models.cifar_resnet import CifarResNet
-from shiftmatch.models.lenet import lenet
-from shiftmatch.models.mlp import mlp
+from shiftmatch.models.digits import lenet, mlp
 from shiftmatch.models.preprocessing import Preprocessing
-from shiftmatch.models.resnet50 import ResNet50
-from shiftmatch.models.resnet_frn import ResNetFRN
+from shiftmatch.models.resnets import CifarResNet, ResNet50, ResNetFRN
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "lenet": lenet,

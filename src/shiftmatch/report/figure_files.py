@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report import figures
-from shiftmatch.report.series import layer_shifts, reliability
+from shiftmatch.report.grid import layer_shifts, reliability
 from shiftmatch.report.summary import BASELINE, METHOD, Finding, find, method_in
 from shiftmatch.utils.files import atomic_path
 

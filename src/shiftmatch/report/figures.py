@@ -17,9 +17,18 @@ from matplotlib.patches import Rectangle
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.diagnosis import Diagnosis
-from shiftmatch.report.grid import CLEAN_CELL, Cell, Grid, grid_of
+from shiftmatch.report.grid import (
+    CLEAN_CELL,
+    MEAN_SHIFT,
+    Bin,
+    Cell,
+    Grid,
+    calibration_gap,
+    grid_of,
+    layer_shifts,
+    reliability,
+)
 from shiftmatch.report.measures import Estimate, readable
-from shiftmatch.report.series import MEAN_SHIFT, Bin, calibration_gap, layer_shifts, reliability
 from shiftmatch.report.summary import BASELINE, METHOD, compare, method_in
 from shiftmatch.report.tables import Block, blocks
 

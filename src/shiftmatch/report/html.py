@@ -16,9 +16,22 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.figure_files import Draw, figures_of, figures_of_data, inline_svg
 from shiftmatch.report.grid import CLEAN, Change, Grid, group_of
 from shiftmatch.report.measures import Estimate, readable, show_p
-from shiftmatch.report.sentences import headline, interval_note, losses, method_lines, scope, sentences
 from shiftmatch.report.sources import PICTURE, made_here, protocol
-from shiftmatch.report.summary import BASELINE, METHOD, Finding, PairedComparison, find, first_comparison, method_in
+from shiftmatch.report.summary import (
+    BASELINE,
+    METHOD,
+    Finding,
+    PairedComparison,
+    find,
+    first_comparison,
+    headline,
+    interval_note,
+    losses,
+    method_in,
+    method_lines,
+    scope,
+    sentences,
+)
 from shiftmatch.report.tables import Block, blocks
 from shiftmatch.utils.files import atomic_path
 

@@ -1,15 +1,36 @@
-"""The report as Markdown: sentences and tables, for a README, an issue or a paper's appendix."""
+"""The report as text: Markdown for a README, an issue or a paper's appendix, and tables for the terminal."""
 
+import os
 import re
+import sys
+import webbrowser
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.markup import escape
+from rich.table import Table
 
 from shiftmatch.evaluation.scores import Scores
+from shiftmatch.report.grid import CLEAN, CLEAN_CELL, Cell, Grid, grid_of
 from shiftmatch.report.measures import Measure, readable
-from shiftmatch.report.sentences import headline, interval_note, losses, method_lines, sentences
 from shiftmatch.report.sources import made_here, protocol
-from shiftmatch.report.summary import BASELINE, METHOD, Finding, find, first_comparison, method_in
-from shiftmatch.report.tables import MEAN, Block, blocks
+from shiftmatch.report.summary import (
+    BASELINE,
+    METHOD,
+    Finding,
+    compare,
+    find,
+    first_comparison,
+    headline,
+    interval_note,
+    losses,
+    method_in,
+    method_lines,
+    sentences,
+)
+from shiftmatch.report.tables import MEAN, Block, Row, blocks, row_of
 from shiftmatch.utils.files import atomic_path
 
 
@@ -83,3 +104,90 @@ def _rows(block: Block, measure: Measure) -> Iterator[list[str]]:
         texts = {method: measure.with_interval(found) for method, found in row.values.items()}
         name = f"**{MEAN}**" if row is block.mean else literal(readable(row.name))
         yield [name, *(f"**{text}**" if method == row.leader else text for method, text in texts.items())]
+
+
+class Loss(NamedTuple):
+    """A cell in which a method is less accurate than the baseline, and by how much."""
+
+    method: str
+    corruption: str
+    severity: int | None
+    points: float
+
+
+def means_table(scores: Scores, metric: str, baseline: str = BASELINE) -> Table:
+    """The mean over corruptions of a metric on one data set: a row for each method; clean images, severities, all.
+
+    >>> from shiftmatch.evaluation.scores import Score
+    >>> rows = [Score("plain", "cifar10-c", "fog", 5, "accuracy", 0.5, 0)]
+    >>> means_table(Scores(rows), "accuracy").row_count
+    1
+    """
+    grid = grid_of(scores, scores.where(metric=metric).values("data")[0], metric)
+    groups: dict[str, list[Cell]] = {CLEAN: [CLEAN_CELL] if CLEAN_CELL in grid.cells else []}
+    if len(grid.severities) > 1:
+        groups |= {f"severity {s}": [c for c in grid.corrupted if c.severity == s] for s in grid.severities}
+    groups |= {"mean": grid.corrupted}
+    columns = [row_of(grid, baseline, name, cells) for name, cells in groups.items() if cells]
+    table = Table(title=_title(grid), caption=_caption(columns))
+    table.add_column("method", no_wrap=True)
+    for column in columns:
+        table.add_column(column.name, justify="right")
+    for method in grid.methods:
+        table.add_row(escape(method), *(_text(grid, column, method) for column in columns))
+    return table
+
+
+def corruption_table(scores: Scores, metric: str = "accuracy", baseline: str = BASELINE) -> Table:
+    """The values of a metric on one data set, by corruption and method, the mean of the severities of each."""
+    grid = grid_of(scores, scores.where(metric=metric).values("data")[0], metric)
+    block = blocks(grid, baseline)[0]
+    table = Table("corruption", title=_title(grid), caption=_caption(block.every_row))
+    for method in grid.methods:
+        table.add_column(escape(method), justify="right")
+    for row in block.every_row:
+        if row is block.mean:
+            table.add_section()
+        table.add_row(escape(readable(row.name)), *(_text(grid, row, method) for method in grid.methods))
+    return table
+
+
+def lost_cells(scores: Scores, baseline: str = BASELINE) -> list[Loss]:
+    """Where methods are less accurate than the baseline, beyond noise where that is known; worst first, in points.
+
+    >>> from shiftmatch.evaluation.scores import Score
+    >>> rows = [Score(name, "d", "fog", 5, "accuracy", value, 0) for name, value in (("plain", 0.5), ("ours", 0.25))]
+    >>> lost_cells(Scores(rows))
+    [Loss(method='ours', corruption='fog', severity=5, points=25.0)]
+    """
+    found = []
+    for data in scores.where(metric="accuracy").values("data"):
+        grid = grid_of(scores, data, "accuracy")
+        compared = [compare(grid, baseline, method) for method in grid.methods if method != baseline]
+        for each in (one for one in compared if one):
+            lost = {cell: change for cell, change in each.changes.items() if change.is_loss}
+            found += [Loss(each.method, *cell, round(-100 * change.gain, 1)) for cell, change in lost.items()]
+    return sorted(found, key=lambda loss: -loss.points)
+
+
+def open_in_browser(page: Path) -> bool:
+    """Open a page if there is a display, lest a text browser take over the terminal; say whether that was done."""
+    display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return display and webbrowser.open(page.resolve().as_uri())
+
+
+def _title(grid: Grid) -> str:
+    sizes = {row.n for found in grid.cells.values() for rows in found.values() for row in rows}
+    images = f", {sizes.pop():,} images" if len(sizes) == 1 and None not in sizes else ""
+    return escape(f"{grid.data}{images}: {grid.measure.title}{' in %' if grid.measure.percent else ''}")
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    if not any(found and found.half is not None for row in rows for found in row.values.values()):
+        return "no interval known"
+    return "±: 95 % interval over images; bold: better than all others, beyond noise"
+
+
+def _text(grid: Grid, row: Row, method: str) -> str:
+    text = grid.measure.with_interval(row.values[method])
+    return f"[bold]{text}[/]" if method == row.leader else text

@@ -1,6 +1,6 @@
 """What a report speaks of: every metric on every data set, and what methods gain over the baseline there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -8,6 +8,7 @@ from math import isfinite
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.grid import CLEAN, CLEAN_CELL, Cell, Change, Grid, grids
+from shiftmatch.report.measures import UNKNOWN, readable, show_p
 
 BASELINE, METHOD = "plain", "ShiftMatch"
 
@@ -136,3 +137,125 @@ def _check(scores: Scores, baseline: str, method: str) -> None:
             )
     if baseline == method:
         raise InputError(f"The baseline and the method are both {method!r}. Name two different ones.")
+
+
+def headline(found: PairedComparison, made_here: str = "") -> str:
+    """The result in one line, with the number of images, and whether those were made here."""
+    measure, change = found.grid.measure, found.overall
+    images = [f"{change.after.n:,} images"] if change.after.n else []
+    sample = f" ({', '.join([*images, made_here] if made_here else images)})" if images or made_here else ""
+    values = measure.show(change.before.value), measure.show(change.after.value)
+    if change.gain == 0:
+        moved = f"{found.method} keeps {measure.title} at {values[1]}"
+    elif change.is_noise:
+        moved = f"{found.method} and {found.baseline} are within noise in {measure.title}: {values[1]} and {values[0]}"
+    else:
+        verb = "raises" if change.after.value > change.before.value else "lowers"
+        moved = f"{found.method} {verb} {measure.title} from {values[0]} to {values[1]}"
+    return f"{moved} on {found.grid.data}{sample}"
+
+
+def sentences(found: PairedComparison) -> list[str]:
+    """The result in a few sentences: overall, at the highest severity, on clean images, where most is gained."""
+    said = [f"{_from_to(found, found.overall)}: {scope(found)}, {_sample(found)}."]
+    said[0] = said[0][0].upper() + said[0][1:]
+    if found.severest:
+        said.append(f"At severity {found.severest[0].severity}, {_from_to(found, found.mean(found.severest))}.")
+    if found.clean:
+        said.append(f"On clean images, {_from_to(found, found.clean)}.")
+    if len(found.corrupted) > 1 and (most := found.changes[found.best]).gain > 0:
+        said.append(f"It gains most under {found.best}: {_gain(found, most)}.")
+    return said
+
+
+def losses(found: PairedComparison) -> str:
+    """Where the method is worse than the baseline, every cell by name; what may be noise is told apart."""
+    lost = [*([CLEAN_CELL] if found.clean and found.clean.gain < 0 else []), *found.losses]
+    noise = [cell for cell in lost if found.changes[cell].is_noise]
+    sure = [cell for cell in lost if cell not in noise]
+    if not lost:
+        return f"It loses to {found.baseline} nowhere: in none of {len(found.corrupted)} cells."
+    said = [f"It loses to {found.baseline}{_places(found, sure)}."] if sure else []
+    said += [f"It is worse within noise{_places(found, noise)}."] if noise else []
+    return " ".join(said)
+
+
+def method_lines(finding: Finding) -> Iterator[tuple[str, str, str, str]]:
+    """Every method against the baseline, on the mean over the cells that both have: mean, difference, p value."""
+    measure = finding.grid.measure
+    for found in finding.others:
+        change = found.overall
+        p = show_p(change.p_value).removeprefix("p ").removeprefix("= ")
+        noise = ", within noise" if change.is_noise else ""
+        gain = measure.show_gain(measure.better * change.gain, change.half)
+        yield found.method, measure.with_interval(change.after), f"{gain}{noise}", p or "not known"
+
+
+def scope(found: PairedComparison) -> str:
+    """What the overall mean is taken over."""
+    names = list(dict.fromkeys(cell.corruption for cell in found.corrupted))
+    if names == [CLEAN]:
+        return "clean images"
+    severities = sorted({cell.severity for cell in found.corrupted if cell.severity is not None})
+    over = f"mean over {len(names)} corruptions" if len(names) > 1 else readable(names[0])
+    return over + (f" at {_enumerated(severities)}" if severities else "")
+
+
+def interval_note(found: PairedComparison) -> str:
+    """How the intervals of a comparison were reckoned, for the small print."""
+    if found.overall.half is None:
+        return f"{UNKNOWN.capitalize()}: the scores do not say how many images are behind them. {_UNMARKED}"
+    return f"± is half of a 95 % interval over test images. {_PAIRED if found.overall.paired else _UNPAIRED} {_CELLS}"
+
+
+_UNMARKED = "So no winner is marked, and every loss is."
+_PAIRED = "Differences are taken image by image (paired)."
+_UNPAIRED = (
+    "These values are not known image by image, so intervals of means are the means of the cells' intervals, and "
+    "differences are taken as between independent samples: both are upper bounds."
+)
+_CELLS = "Cells are tested one by one, without correction for their number."
+
+
+def _from_to(found: PairedComparison, change: Change) -> str:
+    show = found.grid.measure.show
+    values = f"from {show(change.before.value)} to {show(change.after.value)}"
+    if change.gain == 0:
+        return f"{values}, no better and no worse than {found.baseline}"
+    size = found.grid.measure.show_gain(abs(change.gain), change.half).lstrip("+")
+    p = f" ({show_p(change.p_value)})" if change.p_value is not None else ""
+    noise = ", within noise" if change.is_noise else ""
+    return f"{values}, {size} {'worse' if change.gain < 0 else 'better'} than {found.baseline}{p}{noise}"
+
+
+def _sample(found: PairedComparison) -> str:
+    change = found.overall
+    number, values = found.grid.measure.number, change.after.seeds
+    seeds = f", {len(values)} seeds from {number(min(values))} to {number(max(values))}" if len(values) > 1 else ""
+    if change.half is None:
+        return f"{UNKNOWN}{seeds}"
+    cells = f" in each of {len(found.corrupted)} cells" if len(found.corrupted) > 1 else ""
+    return (f"{change.after.n:,} images{cells}" if change.after.n else "95\u00a0% interval") + seeds
+
+
+def _gain(found: PairedComparison, change: Change) -> str:
+    return found.grid.measure.show_gain(change.gain, change.half)
+
+
+def _places(found: PairedComparison, cells: Sequence[Cell]) -> str:
+    named = {cell: f"{cell} ({_gain(found, found.changes[cell])})" for cell in cells}
+    corrupted = [name for cell, name in named.items() if cell in found.corrupted]
+    clean = [
+        f" on {name.replace(CLEAN, 'clean images', 1)}" for cell, name in named.items() if cell not in found.corrupted
+    ]
+    rest = [f" in {len(corrupted)} of {len(found.corrupted)} cells: {', '.join(corrupted)}"] if corrupted else []
+    return " and".join(clean + rest)
+
+
+def _enumerated(severities: Sequence[int]) -> str:
+    *first, last = severities
+    if not first:
+        return f"severity {last}"
+    if len(first) > 1 and last - first[0] == len(first):
+        return f"severities {first[0]} to {last}"
+    return f"severities {', '.join(map(str, first))} and {last}"

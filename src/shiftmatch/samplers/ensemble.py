@@ -14,7 +14,7 @@ from shiftmatch.samplers.density import LogDensity
 from shiftmatch.samplers.params import Params, Scalar, add_scaled
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import Sampler, sample
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import track
 
 
 class SGDState(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
-from shiftmatch.models.init import initialise
+from shiftmatch.models.layers import initialise
 from shiftmatch.samplers.density import LogPosterior, log_posterior
 from shiftmatch.samplers.ensemble import deep_ensemble
 from shiftmatch.samplers.hmc import hmc

@@ -24,7 +24,7 @@ from shiftmatch.models import Architecture
 from shiftmatch.models.layers import FilterResponseNorm
 from shiftmatch.samplers.params import Params
 from shiftmatch.samplers.posterior import Posterior
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import track
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from shiftmatch.models import Architecture
 from shiftmatch.samplers.params import Params, params_of
 from shiftmatch.samplers.posterior import Posterior, frozen_hash
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.progress import track
+from shiftmatch.utils.parallel import track
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 SEPARATOR = "/"

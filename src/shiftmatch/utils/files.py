@@ -1,11 +1,15 @@
-"""Where files are kept, and writing them so that a reader, or a crash, never meets half of one."""
+"""Where files are kept, writing them whole or not at all, and what to say of how they were made."""
 
+import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 unsafe_characters = re.compile(r"[^\w.]+")
 """What the name of a file should not have: `unsafe_characters.sub("_", name)`."""
@@ -70,3 +74,27 @@ def frost_folder(root: str | os.PathLike[str] | None = None) -> Path:
     ('somewhere', 'frost')
     """
     return data_folder(root) / "frost"
+
+
+PACKAGES = ("shiftmatch", "torch", "numpy", "scipy", "pillow")
+
+
+def versions() -> dict[str, str]:
+    """The versions of what determines results.
+
+    >>> list(versions())
+    ['shiftmatch', 'torch', 'numpy', 'scipy', 'pillow']
+    """
+    return {package: version(package) for package in PACKAGES}
+
+
+def save_result(path: str | PathLike[str], *, command: str, settings: Mapping[str, Any], result: Any) -> None:
+    """Write a result as JSON with the command, the settings and the versions behind it."""
+    record = {
+        "command": command,
+        "settings": dict(settings),
+        "versions": versions(),
+        "result": result,
+    }
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1) + "\n")

@@ -1,6 +1,8 @@
-"""LeNet as in the MNIST experiments: two convolutions and three dense layers, with average pooling."""
+"""The networks of the MNIST experiments: LeNet and a multilayer perceptron."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import nn
 
@@ -28,4 +30,20 @@ def lenet(*, classes: int = 10, channels: int = 1, size: int = 28, nonlinearity:
         ("act4", activation(nonlinearity)),
         ("dense3", nn.Linear(84, classes)),
     ]
+    return nn.Sequential(OrderedDict(layers))
+
+
+def mlp(
+    *, classes: int = 10, inputs: int = 784, hidden: Sequence[int] = (256, 256), nonlinearity: str = "relu"
+) -> nn.Sequential:
+    """Dense layers `dense1`, `dense2`, … with a nonlinearity between them.
+
+    >>> sum(p.numel() for p in mlp().parameters())
+    269322
+    """
+    layers: list[tuple[str, nn.Module]] = [("flatten", FlattenRows())]
+    for index, (before, after) in enumerate(pairwise((inputs, *hidden)), start=1):
+        layers += [(f"dense{index}", nn.Linear(before, after)), (f"act{index}", activation(nonlinearity))]
+    last = hidden[-1] if hidden else inputs
+    layers.append((f"dense{len(hidden) + 1}", nn.Linear(last, classes)))
     return nn.Sequential(OrderedDict(layers))

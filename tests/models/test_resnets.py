@@ -5,7 +5,7 @@ from safetensors.torch import load_file
 from shared_data import DATA, SHARED, needs_data, needs_shared
 
 from shiftmatch.errors import InputError
-from shiftmatch.models.cifar_resnet import CifarResNet, PadShortcut
+from shiftmatch.models.resnets import CifarResNet, PadShortcut
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)

@@ -64,10 +64,10 @@ def medians(runs: Mapping[str, Callable[[], object]], repetitions: int) -> dict[
     return {name: statistics.median(values[1:]) for name, values in taken.items()}
 
 
-def child(code: str, settings: Settings) -> str:
+def child(code: str, settings: Settings, **environment: str) -> str:
     """What a fresh Python process prints for that code."""
-    threads = os.environ | {"OMP_NUM_THREADS": str(settings.threads)}
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=threads)
+    known = os.environ | {"OMP_NUM_THREADS": str(settings.threads)} | environment
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=known)
     return done.stdout.strip()
 
 

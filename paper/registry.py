@@ -34,10 +34,10 @@ _FEW = ("gaussian_noise", "motion_blur", "contrast", "jpeg_compression")
 CIFAR = {
     "tiny": CifarSetting(
         NETWORKS["tiny"],
-        images=20,
-        train=40,
-        batch=20,
-        corruptions=("brightness", "contrast"),
+        images=10,
+        train=20,
+        batch=10,
+        corruptions=("contrast",),
         severities=(1, 5),
         workers=1,
     ),
@@ -61,7 +61,7 @@ _SAMPLE = ImageNet(Sample(), images=250, train=(50, 250), batch=250, corruptions
 _SAMPLE_TINY = ImageNet(Sample(), images=6, train=(6,), batch=6, corruptions=("contrast",), severities=(5,))
 _RELEASED = {
     "tiny": ReleasedSetting(
-        {(8,): EVERY, (8, 8): FEW}, images=20, train=40, batch=20, corruptions=("contrast",), severities=(5,), workers=1
+        {(8,): EVERY, (8, 8): FEW}, images=10, train=20, batch=10, corruptions=("contrast",), severities=(5,), workers=1
     ),
     "small": ReleasedSetting({(20,): EVERY, (32,): FEW, (20, 32): FEW}, images=2000, train=4000, severities=(1, 3, 5)),
     "paper": ReleasedSetting({(20,): EVERY, (32,): EVERY, (20, 32): FEW}),

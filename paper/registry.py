@@ -7,6 +7,7 @@ from paper.ablation import AFTER, INPUT, JOINT, ONE_SHOT, Ablation
 from paper.augmentation import COMBINATIONS, EVERY, FEW, Augmentation, WithBatchNorm
 from paper.blur import UndoneBlur
 from paper.cifar import CifarSetting, ReleasedSetting
+from paper.designs import Designs
 from paper.detection import Detection
 from paper.gains import Gains, Mixture
 from paper.harm import METHODS as HARM_METHODS
@@ -153,6 +154,11 @@ EXPERIMENTS: Mapping[str, Entry] = {
             NoHarm(_HARM),
             NoHarm(replace(_HARM, images=10_000, severities=(1, 2, 3, 4, 5))),
         ),
+    ),
+    "designs": Entry(
+        "beyond the paper",
+        "designs that might gain more than the spectrum by itself, on images that no other table uses",
+        _by_size(Designs(8, (20, 40), 40, 20, ("contrast",), workers=1), Designs(), Designs(images=(4000, 10_000))),
     ),
     "batch-sizes": Entry(
         "beyond the paper",

@@ -21,6 +21,8 @@ from shiftmatch.evaluation.methods import METHODS, method_named, predictor
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.evaluation.suites import Suite, cifar10_c, prepared_batches
 from shiftmatch.matching.average import average
+from shiftmatch.matching.match import fit
+from shiftmatch.matching.statistics import Statistics
 from shiftmatch.models import build
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.utils.files import data_folder, unsafe_characters
@@ -200,6 +202,15 @@ def released(depth: int, data: Root = None) -> nn.Module:
     network = build("cifar_resnet", depth=depth)
     network.load_state_dict(load_file(weights_file(f"resnet{depth}.safetensors", data)))
     return network.eval()
+
+
+def released_statistics(depth: int, images: int, data: Root, folder: Path) -> tuple[nn.Module, Statistics]:
+    """A released network and its spectra on the first training images, which are measured once."""
+    network, file = released(depth, data), statistics_file(folder, networks_named((depth,)), "spectra", images)
+    if not file.exists():
+        train = load("cifar10", "train", root=data)
+        fit(network, first_batches(train, images, released_preprocess, size=RELEASED_PIECE)).save(file)
+    return network, Statistics.load(file)
 
 
 def weights_file(name: str, data: Root = None) -> Path:

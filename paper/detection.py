@@ -1,19 +1,32 @@
 """The paper's table of detection: images of another kind told by the largest probability, with and without matching."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import hypot, inf
+from math import ceil, hypot, inf
 from pathlib import Path
 from statistics import stdev
 
 import torch
 from jaxtyping import Float, UInt8
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from paper.cifar import PAPER, ROWS, SPECTRUM, CifarSetting, Combination, known
+from paper.cifar import (
+    AUTO,
+    PAPER,
+    ROWS,
+    SPECTRUM,
+    CifarSetting,
+    Combination,
+    known,
+    networks_named,
+    released_preprocess,
+    released_statistics,
+)
 from paper.claims import CLEAN, Claim, beside, stated
-from paper.mnist import MnistPosteriors
+from paper.mnist import EMPCOV, MnistPosteriors, spread
+from paper.mnist import ENSEMBLE as MNIST_ENSEMBLE
+from paper.mnist import HMC as MNIST_HMC
 from paper.plots import bars_by_set
 from paper.run import LEFT_OUT, Figures, Root
 from paper.training import ENSEMBLE, HMC, SGD, preprocess
@@ -21,8 +34,13 @@ from shiftmatch.data.inventory import load
 from shiftmatch.demo import embedded
 from shiftmatch.evaluation.evaluate import Predictor, Preprocess
 from shiftmatch.evaluation.scores import Mean, Score, Scores
-from shiftmatch.metrics.detection import auroc, fpr95, maximum_probability
-from shiftmatch.shapes import Pixels
+from shiftmatch.matching.average import average
+from shiftmatch.matching.diagnosis import diagnose
+from shiftmatch.matching.match import match
+from shiftmatch.matching.members import match_members
+from shiftmatch.matching.statistics import Statistics
+from shiftmatch.metrics.detection import auroc, familiarity, fpr95, maximum_probability
+from shiftmatch.shapes import Images, Pixels
 from shiftmatch.utils.files import versions
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.parallel import track
@@ -32,6 +50,8 @@ AUROC, FPR95 = "auroc", "fpr95"
 KIND, VERSION = "confidences", 1
 SIDE = 32
 RESAMPLES = 200
+FAMILIARITY = ", by familiarity"
+"""Told by confidence, before and after matching, over the distance to training before it."""
 
 _COLUMNS = (SGD, ENSEMBLE, HMC, f"{HMC} + {PAPER}")
 PUBLISHED = {
@@ -57,6 +77,7 @@ class Detection:
     setting: CifarSetting = field(default_factory=CifarSetting)
     outside: tuple[str, ...] = ("cifar100", "svhn")
     digits: MnistPosteriors | None = None
+    depth: int | None = None  # of a released network, which is shown the same sets
 
     def run(self, data: Root, folder: Path) -> Scores:
         """AUROC and FPR95 of every method for every other set."""
@@ -68,7 +89,16 @@ class Detection:
             clothes = _first("fashion-mnist", self.digits.images, data)
             digits = embedded.images().first(self.digits.images).images[torch.arange(self.digits.images)]
             shown = {"mnist": digits, "fashion-mnist": clothes}
-            rows += detect(self.digits.methods(data), shown, embedded.preprocess, self.setting.batch, folder)
+            lenets, distances = _lenets(self.digits.draws)
+            lenets = self.digits.methods(data) | lenets
+            rows += detect(lenets, shown, embedded.preprocess, self.setting.batch, folder, distances=distances)
+        if self.depth:
+            name = networks_named((self.depth,))
+            network, statistics = released_statistics(self.depth, self.setting.train, data, folder)
+            ways = {SPECTRUM: match(network, statistics), AUTO: match(network, statistics, strength="auto")}
+            made = {name: average([network])} | {f"{name} + {way}": average([made]) for way, made in ways.items()}
+            distances = {name: Distances([network], [statistics])}
+            rows += detect(made, sets, released_preprocess, self.setting.batch, folder, distances=distances)
         return Scores(rows, {LEFT_OUT: missing, "versions": versions()})
 
     def plot(self, scores: Scores) -> Figures:
@@ -94,17 +124,51 @@ class Detection:
             for plain in [method.split(" + ")[0]]
             for before in [found[sets, metric, plain]]
         ]
-        return [*table, *harm]
+        kept = [
+            stated(f"{sets}: the AUROC of {method} is not below that of {plain}", _less(value, before), (0.0, inf))
+            for (sets, metric, method), value in found.items()
+            if metric == AUROC and method.endswith(FAMILIARITY) and " + " in method
+            for plain in [method.split(" + ")[0]]
+            for before in [found[sets, metric, plain]]
+        ]
+        return [*table, *harm, *kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """How far images are from training before any matching: the geometric mean over the members."""
+
+    members: Sequence[nn.Module]
+    statistics: Sequence[Statistics]
+
+    def __call__(self, x: Images) -> Float[Tensor, "n"]:
+        pairs = zip(self.members, self.statistics, strict=True)
+        return torch.stack([diagnose(*pair, x).image_distances.log() for pair in pairs]).mean(0).exp()
 
 
 def detect(
-    methods: Mapping[str, Predictor], sets: Mapping[str, Pixels], prepare: Preprocess, batch: int, folder: Path
+    methods: Mapping[str, Predictor],
+    sets: Mapping[str, Pixels],
+    prepare: Preprocess,
+    batch: int,
+    folder: Path,
+    *,
+    distances: Mapping[str, Callable[[Images], Tensor]] | None = None,
 ) -> list[Score]:
-    """Rows for every method and every set but the first, which holds the known images."""
+    """Rows for every method and every set but the first, which holds the known images.
+
+    Methods whose networks have distances to training, by their name without matching, are told by familiarity too.
+    """
     inside, *others = sets
-    rows = []
+    rows, scores = [], {}
     for method, predict in track(methods.items(), "detecting", total=len(methods)):
-        sure = {name: _confidences(predict, pixels, prepare, batch, folder) for name, pixels in sets.items()}
+        scores[method] = {name: _confidences(predict, pixels, prepare, batch, folder) for name, pixels in sets.items()}
+    for plain, distance in (distances or {}).items():
+        far = {name: torch.cat([distance(prepare(p)) for p in _parts(pixels, batch)]) for name, pixels in sets.items()}
+        for method in [method for method in methods if method.split(" + ")[0] == plain]:
+            both = [scores[name] for name in dict.fromkeys((plain, method))]
+            scores[f"{method}{FAMILIARITY}"] = {name: familiarity(far[name], *(s[name] for s in both)) for name in sets}
+    for method, sure in scores.items():
         for other in others:
             cell = (f"{inside} · {other}", CLEAN, None)
             pair = (sure[inside], sure[other])
@@ -139,10 +203,26 @@ def _confidences(
     """The largest probability of each image, kept on disk."""
     file = folder / "confidences" / f"{content_hash([predict, pixels, prepare, batch])[:16]}.safetensors"
     if not file.exists():
-        parts = pixels.tensor_split(-(-len(pixels) // batch))
-        sure = torch.cat([maximum_probability(predict(prepare(part))) for part in parts])
+        sure = torch.cat([maximum_probability(predict(prepare(part))) for part in _parts(pixels, batch)])
         save_tensors(file, {"confidence": sure}, kind=KIND, version=VERSION, header={})
     return load_tensors(file, kind=KIND, version=VERSION)[0]["confidence"]
+
+
+def _parts(pixels: Pixels, batch: int) -> Sequence[Pixels]:
+    return pixels.tensor_split(-(-len(pixels) // batch))
+
+
+def _lenets(draws: int) -> tuple[dict[str, Predictor], dict[str, Distances]]:
+    """The shipped LeNets matched to the statistics that ship with them, and their distances, by their plain names."""
+    kinds = {MNIST_HMC: "gaussian", EMPCOV: "empcov", MNIST_ENSEMBLE: "ensemble"}
+    members = {name: spread(embedded.posterior(kind), draws) for name, kind in kinds.items()}
+    known = {
+        name: statistics[:: ceil(len(statistics) / draws)]
+        for name, kind in kinds.items()
+        for statistics in [embedded.statistics(kind)]
+    }
+    matched = {f"{name} + {SPECTRUM}": average(match_members(members[name], known[name])) for name in kinds}
+    return matched, {name: Distances(members[name], known[name]) for name in kinds}
 
 
 def _first(name: str, count: int, data: Root) -> Pixels:

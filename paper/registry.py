@@ -9,6 +9,7 @@ from paper.blur import UndoneBlur
 from paper.cifar import CifarSetting, ReleasedSetting
 from paper.designs import Designs
 from paper.detection import Detection
+from paper.diagnosis import Diagnosing
 from paper.gains import Gains, Mixture
 from paper.harm import METHODS as HARM_METHODS
 from paper.harm import NoHarm
@@ -54,8 +55,8 @@ _ABLATION = {
 }
 _MIXED = CIFAR | {"small": replace(CIFAR["small"], severities=(5,))}
 _DETECTION = {
-    "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",)),
-    "small": Detection(CIFAR["small"], ("fashion-mnist", "mnist"), MnistPosteriors(images=1000, draws=10)),
+    "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",), depth=8),
+    "small": Detection(CIFAR["small"], ("fashion-mnist", "mnist"), MnistPosteriors(images=1000, draws=10), depth=20),
     "paper": Detection(),
 }
 _SAMPLE = ImageNet(Sample(), images=250, train=(50, 250), batch=250, corruptions=_FEW, severities=(5,), workers=2)
@@ -113,6 +114,15 @@ EXPERIMENTS: Mapping[str, Entry] = {
         "Table 1",
         "other sets told apart by the largest probability, with and without matching",
         _DETECTION,
+    ),
+    "diagnosis": Entry(
+        "not in the paper",
+        "whether a diagnosis knows clean images, rises with severity, and names what has shifted",
+        _by_size(
+            Diagnosing(8, images=20, batch=10, orders=1, train=40, corruptions=("contrast",)),
+            Diagnosing(),
+            Diagnosing(train=50_000),
+        ),
     ),
     "ablation": Entry(
         "Figure 7 (appendix)",

@@ -37,6 +37,26 @@ def test_a_network_that_is_surer_of_what_it_knows_tells_all_apart(tmp_path: Path
     assert len(list((tmp_path / "confidences").iterdir())) == 4
 
 
+def test_images_that_are_far_from_training_are_told_although_the_network_is_sure(tmp_path: Path) -> None:
+    bright, dark = (torch.full((20, 3, 32, 32), value, dtype=torch.uint8) for value in (200, 20))
+
+    def sure(x: Tensor) -> Tensor:
+        return torch.tensor([0.9, 0.1]).expand(len(x), 2)
+
+    methods, sets = {"net": sure, "net + matched": sure, "other": sure}, {"a": bright, "b": dark}
+    rows = detect(methods, sets, Preprocessing(), 8, tmp_path, distances={"net": lambda x: 1 / x.mean((1, 2, 3))})
+    found = {row.method: row.value for row in rows if row.metric == AUROC}
+    assert found == {
+        **dict.fromkeys(methods, 0.5),
+        "net, by familiarity": 1.0,
+        "net + matched, by familiarity": 1.0,
+    }
+    scores = Scores([row._replace(method=row.method.replace("matched", "ShiftMatch: spectrum")) for row in rows])
+    (harm, kept) = Detection().compare(scores)
+    assert "does little harm" in harm.what
+    assert (kept.ours, "not below that of net" in kept.what) == ("0.500", True)
+
+
 def test_networks_that_know_other_sets_are_not_mixed_up() -> None:
     """`ensemble` is one of CIFAR networks here and one of LeNets there, and both are shown clothes."""
     values = {

@@ -221,7 +221,9 @@ def _lenets(draws: int) -> tuple[dict[str, Predictor], dict[str, Distances]]:
         for name, kind in kinds.items()
         for statistics in [embedded.statistics(kind)]
     }
-    matched = {f"{name} + {SPECTRUM}": average(match_members(members[name], known[name])) for name in kinds}
+    matched: dict[str, Predictor] = {
+        f"{name} + {SPECTRUM}": average(match_members(members[name], known[name])) for name in kinds
+    }
     return matched, {name: Distances(members[name], known[name]) for name in kinds}
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from shiftmatch import corruptions, data, report
     from shiftmatch.corruptions import corrupt
     from shiftmatch.demo import embedded
+    from shiftmatch.deploy.classifier import Classifier
     from shiftmatch.deploy.export import export
     from shiftmatch.deploy.freeze import freeze
     from shiftmatch.deploy.step import StreamStep
@@ -62,6 +63,7 @@ __all__ = [
     "ChannelCovariance",
     "ChannelJoint",
     "ChannelMoments",
+    "Classifier",
     "Covariance",
     "Dense",
     "Diagnosis",
@@ -118,6 +120,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Classifier": "shiftmatch.deploy.classifier:Classifier",
     "StreamStep": "shiftmatch.deploy.step:StreamStep",
     "corrupt": "shiftmatch.corruptions:corrupt",
     "corruptions": "shiftmatch.corruptions",

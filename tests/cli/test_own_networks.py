@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import shiftmatch as sm
 from shiftmatch.cli import app
 from shiftmatch.cli.loading import open_network
+from shiftmatch.deploy.export import exported_metadata
 
 NETWORK = """
 from torch import nn
@@ -155,3 +156,24 @@ def test_diagnose_says_what_has_shifted(here: Path) -> None:
         app, ["diagnose", "nets_of_mine:net", "photos", "--statistics", "net.stats", "--plot", "a.gif"]
     )
     assert (wrong.exit_code, "png" in wrong.output) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["net.onnx", "net.pt2"])
+def test_an_exported_network_predicts_as_the_matched_one_and_says_how(here: Path, name: str) -> None:
+    save_file(open_network("nets_of_mine:net", seed=7).state_dict(), here / "net.safetensors")
+    weights, how = ["--weights", "net.safetensors"], ["--grey", "--mean", "0.4", "--std", "0.2"]
+    run("fit", "nets_of_mine:net", "photos", "--out", "stats", *weights, *how)
+    assert name in run("export", "nets_of_mine:net", "--statistics", "stats", "--out", name, *weights).stdout
+    known = exported_metadata(here / name)
+    assert known["classes"] == ["dark", "light"]
+    assert (known["preprocessing"]["mean"], known["preprocessing"]["std"]) == ([0.4], [0.2])
+    assert (known["protocol"]["method"], known["protocol"]["training_images"]) == ("matched", 240)
+    robust = sm.match(open_network("nets_of_mine:net", here / "net.safetensors"), sm.Statistics.load(here / "stats"))
+    x = torch.randn(20, 1, 8, 8)
+    if name.endswith(".pt2"):
+        found = torch.export.load(here / name).module()(x)
+    else:
+        session = pytest.importorskip("onnxruntime").InferenceSession(here / name, providers=["CPUExecutionProvider"])
+        found = torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
+    torch.testing.assert_close(found, robust(x), rtol=0, atol=1e-4)

@@ -1,5 +1,6 @@
 """Batches of every kind, in fit, sites, match and average alike."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from networks import InPlaceNet, TwoInputNet
 from randomness import maps
 from torch import Tensor, nn
 from torch.testing import assert_close
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from transformers import BatchFeature, ViTConfig, ViTForImageClassification
 
 import shiftmatch as sm
@@ -102,3 +103,20 @@ def test_a_compiled_network_is_matched_as_the_one_inside(net: nn.Module, x: Tens
     statistics = sm.fit(net, x, progress=False)
     compiled: Any = torch.compile(net, backend="eager")
     assert_close(sm.match(compiled, statistics, check_weights=False)(x), sm.match(net, statistics)(x))
+
+
+class Shards(IterableDataset[tuple[Tensor, int]]):
+    """Images that come one after the other, without a length, as from webdataset or a streamed Hugging Face set."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        yield from zip(self.images, range(len(self.images)), strict=True)
+
+
+def test_streamed_data_without_a_length(net: nn.Module, x: Tensor) -> None:
+    streamed = sm.fit(net, DataLoader(Shards(x), batch_size=50), progress=False)
+    whole = sm.fit(net, x.split(50), progress=False)
+    assert streamed.images == 120
+    assert_close(streamed.tensors(torch.float64), whole.tensors(torch.float64))

@@ -14,7 +14,7 @@ from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule, without_sites
 from shiftmatch.matching.maps import ChannelMap, ImageMap, SpectralMap, after, batchnorm_before, is_untouched, map_of
 from shiftmatch.matching.match import MatchedModel
-from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
+from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
 from shiftmatch.matching.site import Site
 
 
@@ -98,6 +98,9 @@ class SiteMap(nn.Module):
                 f"Site {self.site.name!r} has features of shape {tuple(x.shape[1:])}; it was frozen for "
                 f"{self.site.shape}. Resize the images, or freeze for images of this size."
             )
+        if torch.is_autocast_enabled(x.device.type):
+            with without_autocast(x.device.type):
+                return self.forward(x)
         for part in self._only:
             moved: Tensor = part.forward(x)
             return moved

@@ -17,6 +17,7 @@ from shiftmatch.matching.distributed import add_over_processes
 from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import MatchedModel
+from shiftmatch.matching.matcher import without_autocast
 from shiftmatch.matching.presets import Preset, preset_named
 from shiftmatch.matching.selection import Choice
 from shiftmatch.matching.selection import sites as find_sites
@@ -203,7 +204,7 @@ class _Recorder:
                 "it was found. All images must have one size: resize them, or fit again."
             )
         try:
-            with torch.autocast(x.device.type, enabled=False):
+            with without_autocast(x.device.type):
                 entry = SiteStatistics.of(self.site, self.covariance, x)
         except ShiftMatchError as error:
             raise type(error)(f"At site {self.site.name!r}: {error}") from None

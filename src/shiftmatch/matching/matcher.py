@@ -1,6 +1,7 @@
 """The operation at one site: move a batch of features to the moments that they had in training."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +87,7 @@ class SiteMatcher(nn.Module):
     def _matched(self, x: Tensor, matchers: Sequence[nn.Module] | nn.ModuleList) -> Tensor:
         layout, images = self.site.layout, x.shape[0] // self.site.per_image
         try:
-            with torch.autocast(x.device.type, enabled=False):
+            with without_autocast(x.device.type):
                 return layout.join([m(part, images) for m, part in zip(matchers, layout.split(x), strict=True)])
         except ShiftMatchError as error:
             raise type(error)(f"At site {self.site.name!r}: {error}") from None
@@ -116,3 +117,8 @@ class SiteMatcher(nn.Module):
             )
         like = next(self.buffers())
         return self._matched(x, [part.to(like.device, like.dtype) for part in self._parts(shape)])
+
+
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """Statistics are taken in single precision, also on devices that know no other."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()

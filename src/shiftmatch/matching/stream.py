@@ -17,7 +17,7 @@ from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.maps import ChannelAffine, ImageMap, after, batchnorm_before, map_of
 from shiftmatch.matching.match import PriorImages, prior_of
 from shiftmatch.matching.matched import MatchedModel, check_shapes
-from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
+from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
@@ -271,6 +271,9 @@ class _Remembering:
                 f"Site {self.site.name!r} has features of shape {tuple(x.shape[1:])}; they were {self.site.shape} when "
                 "it was fitted. Resize the images, or fit again on images of this size."
             )
+        if torch.is_autocast_enabled(x.device.type):
+            with without_autocast(x.device.type):
+                return self(x)
         if self._whole and not self.owner[0]._measures:  # what most images get
             part = self.parts[0]
             z = part.map.coefficients(x)

@@ -168,7 +168,7 @@ EXPERIMENTS: Mapping[str, Entry] = {
     "designs": Entry(
         "beyond the paper",
         "designs that might gain more than the spectrum by itself, on images that no other table uses",
-        _by_size(Designs(8, (20, 40), 40, 20, ("contrast",), workers=1), Designs(), Designs(images=(4000, 10_000))),
+        _by_size(Designs(8, (0, 20), 40, 20, ("contrast",), workers=1), Designs(), Designs(images=(4000, 10_000))),
     ),
     "batch-sizes": Entry(
         "beyond the paper",

@@ -10,6 +10,7 @@ from paper.cifar import CifarSetting, ReleasedSetting
 from paper.designs import Designs
 from paper.detection import Detection
 from paper.diagnosis import Diagnosing
+from paper.few_classes import FewClasses
 from paper.gains import Gains, Mixture
 from paper.harm import METHODS as HARM_METHODS
 from paper.harm import NoHarm
@@ -68,6 +69,8 @@ _RELEASED = {
     "small": ReleasedSetting({(20,): EVERY, (32,): FEW, (20, 32): FEW}, images=2000, train=4000, severities=(1, 3, 5)),
     "paper": ReleasedSetting({(20,): EVERY, (32,): EVERY, (20, 32): FEW}),
 }
+_FEW_CLASSES = FewClasses(few=((1, 50), (2, 50), (5, 50)), iid=50, runs=((0.1, 50), (1.0, 50)), mixed=50)
+_FEW_CLASSES_TINY = FewClasses(8, 40, 20, ((1, 2), (2, 2)), 1, ((0.1, 1),), 1, ("contrast",), ("fog + snow + frost",))
 _WITH_BATCHNORM = {
     "tiny": replace(_RELEASED["tiny"], methods={(8,): COMBINATIONS}),
     "small": replace(_RELEASED["small"], methods={(20,): COMBINATIONS}, severities=(5,)),
@@ -178,6 +181,11 @@ EXPERIMENTS: Mapping[str, Entry] = {
             BatchSizes(),
             BatchSizes(images=10_000),
         ),
+    ),
+    "few-classes": Entry(
+        "beyond the paper",
+        "batches of few classes, classes that come in runs, and mixtures of corruptions",
+        _by_size(_FEW_CLASSES_TINY, FewClasses(), replace(_FEW_CLASSES, train=50_000)),
     ),
     "timing-overhead": Entry(
         "Appendix: 1.85 s against 1.15 s",

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import shiftmatch as sm
 from shiftmatch.errors import StatisticsMismatchError
-from shiftmatch.matching.classes import ClassMoments, class_shares
+from shiftmatch.matching.classes import ClassMoments, class_shares, extrapolated, image_moments, moment_distance
 
 CLASSES = 4
 
@@ -92,6 +92,25 @@ def test_shares_are_found_through_wrong_predictions() -> None:
     half = torch.tensor([0.5, 0.5], dtype=torch.float64)
     assert log_p.exp().mean(0)[1] > 0.3
     assert class_shares(log_p, half)[1].item() == pytest.approx(0.1, abs=0.04)
+
+
+def test_extrapolated_shares_are_shares() -> None:
+    prior = torch.full((5,), 0.2, dtype=torch.float64)
+    found = torch.tensor([0.5, 0.3, 0.1, 0.1, 0.0], dtype=torch.float64)
+    assert_close(extrapolated(prior, prior, prior, 4.0), prior)
+    far = extrapolated(prior, found, prior, 4.0)
+    assert_close(far.sum(), torch.ones((), dtype=torch.float64))
+    assert (far > 0).all()
+    assert far[0] > 0.8
+
+
+def test_distance_is_that_of_gaussians() -> None:
+    x, train = images_of(torch.zeros(50, dtype=torch.int64)), images_of(torch.arange(400) % CLASSES, seed=1)
+    (moments,) = sm.ChannelMoments().measure(train)
+    one, other = ([y.mean((0, 2, 3)), y.var((0, 2, 3), correction=0).sqrt()] for y in (x, train))
+    expected = torch.distributions.kl_divergence(*(torch.distributions.Normal(*each) for each in (one, other)))
+    assert moment_distance(*image_moments(x), moments) == pytest.approx(expected.mean().item())
+    assert moment_distance(*image_moments(train), moments) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("few", [(2,), (0, 3)])

@@ -140,6 +140,25 @@ def class_shares(log_p: Float[Tensor, "b k"], prior: Float[Tensor, "k"]) -> Floa
     return shares
 
 
+def extrapolated(
+    target: Float[Tensor, "k"], found: Float[Tensor, "k"], prior: Float[Tensor, "k"], factor: float
+) -> Float[Tensor, "k"]:
+    """The shares to which a batch that was matched to `target` points, if its predictions say `found`.
+
+    Matching to wrong shares hides most of the difference at every site, so what is left of it in the predictions is
+    taken `factor` times: π = target + factor · (found − target), moved to the nearest shares that there can be.
+
+    >>> two = torch.tensor([0.5, 0.5]).double()
+    >>> extrapolated(two, torch.tensor([0.6, 0.4]).double(), two, 4.0).round(decimals=2)
+    tensor([0.9000, 0.1000], dtype=torch.float64)
+    """
+    wanted = target + factor * (found - target)
+    ordered = wanted.sort(descending=True).values
+    excess = (ordered.cumsum(0) - 1) / torch.arange(1, len(ordered) + 1)
+    last = int((ordered > excess).sum()) - 1
+    return ((wanted - excess[last]).clamp_min(0) + PRIOR_SHARE * prior) / (1 + PRIOR_SHARE)
+
+
 def evidence(log_p: Float[Tensor, "b k"], shares: Float[Tensor, "k"], prior: Float[Tensor, "k"]) -> float:
     """How much likelier an image is under these shares than under the prior's: the mean of log Σ p π / π°, in nats.
 
@@ -159,3 +178,17 @@ def divergence(shares: Float[Tensor, "k"], prior: Float[Tensor, "k"]) -> float:
     0.69...
     """
     return (shares * (shares / prior).log()).sum().item()
+
+
+def moment_distance(mean: Float[Tensor, "b c"], variance: Float[Tensor, "b c"], train: Moments) -> float:
+    """How far the channels of a batch are from those of training: the mean of KL(test ‖ training) of two Gaussians.
+
+    The batch is given by the moments of its images, the training data by those of its channels.
+    """
+    target, centre = train.covariance[:, 0, 0], train.mean[:, 0, 0]
+    own = to_float64(mean, "cpu")
+    spread = (to_float64(variance, "cpu") + own.square()).mean(0) - own.mean(0).square()
+    floor = TINY * target.mean() + torch.finfo(target.dtype).tiny
+    scale = (spread + floor) / (target + floor)
+    shift = (own.mean(0) - centre).square() / (target + floor)
+    return ((scale - 1 - scale.log() + shift) / 2).mean().item()

@@ -64,6 +64,15 @@ class SiteStatistics:
         classes = tuple(a + b for a, b in zip(self.classes, other.classes, strict=False)) if alike else ()
         return replace(self, parts=parts, classes=classes)
 
+    def channel_moments(self) -> list[Moments]:
+        """Mean and variance of the channels of each part; for a Spectrum and ChannelMoments."""
+        structures = [part_covariance(self.covariance, i) for i in range(len(self.parts))]
+        spaces = self.site.layout.spaces(self.site.shape)
+        return [
+            (own.channel_moments(train, space) if isinstance(own, Spectrum) else train)[0]
+            for own, train, space in zip(structures, self.parts, spaces, strict=True)
+        ]
+
     def with_shares(self, shares: Tensor) -> "SiteStatistics":
         """What they would be with other class shares."""
         spaces = self.site.layout.spaces(self.site.shape)

@@ -6,6 +6,7 @@ different each group is matched by itself.
 """
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
@@ -13,27 +14,40 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from shiftmatch.matching.classes import class_shares, divergence, evidence
+from shiftmatch.matching.classes import (
+    class_shares,
+    divergence,
+    evidence,
+    extrapolated,
+    image_moments,
+    moment_distance,
+)
 from shiftmatch.matching.groups import find_groups
 from shiftmatch.matching.inputs import Inputs, logits_of
 from shiftmatch.matching.matched import MatchedModel
+from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.site import INPUT
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import twin_of
 
+PLAIN, MOMENTS, SPECTRUM = "plain", "channel moments", "spectrum"
+
 CONFIDENCE_WEIGHT = 15.0
 """τ of the weights exp(−τ · mean entropy); 10 to 30 are alike."""
 
-CLASSES_WEIGHT, OCCAM, ROUNDS = 30.0, 0.05, 2
-"""Of batches of few classes: τ, what a nat of KL(shares ‖ training shares) costs in nats of entropy, and how often the
-shares are estimated anew from features that were matched to those before."""
+CLASSES_WEIGHT, OCCAM, EFFORT = 30.0, 0.05, 60.0
+"""Of batches of few classes: τ, and what shares far from training and features that have to be moved far cost, in nats
+of entropy: for a nat of KL(shares ‖ training shares), and for one of the mean distance of channels at all sites."""
+
+STEPS = {PLAIN: (1.0, 1.0), SPECTRUM: (4.0, 3.0, 2.0)}
+"""The rounds of a chain, and how far each extrapolates the class shares: matched features show a quarter or less of the
+difference to the shares that they were matched to."""
 
 SIGNIFICANCE, MIN_EVIDENCE = 3.0, 0.07
 """Class shares differ from training where the evidence for it, in nats per image, is over 3 (K − 1) / 2n, three times
 what chance makes it, and over what the errors of a network make it in any batch."""
 
 MAX_TEMPERATURE, TEMPERATURE_STEPS = 8.0, 30
-PLAIN, MOMENTS, SPECTRUM = "plain", "channel moments", "spectrum"
 
 
 @final
@@ -75,14 +89,16 @@ def _percent(shares: Mapping[str, float]) -> str:
 class AutoMatchedModel(nn.Module):
     """A network that averages over how far it matches: plain, channel moments, spectrum. Three passes per batch.
 
-    A batch whose class shares differ from training takes six: plain, spectrum, and from each of the two a chain of two
+    A batch whose class shares differ from training takes seven: plain, spectrum, and from each of the two a chain of
     rounds in which the spectrum is matched to the mixture for the shares that the round before has found.
     It returns log-probabilities, which can be used wherever logits can.
     """
 
-    def __init__(self, statistics: Statistics, plain: nn.Module, moments: nn.Module, full: nn.Module) -> None:
+    def __init__(self, statistics: Statistics, plain: nn.Module, moments: nn.Module, full: MatchedModel) -> None:
         super().__init__()
         self.statistics, self.members = statistics, nn.ModuleList([plain, moments, full])
+        if statistics.class_shares is not None:
+            _measuring_distances(full)
 
     def forward(self, *args: Any, **kwargs: Any) -> Float[Tensor, "b k"]:
         """The logarithm of the weighted mean of the members' probabilities, at a temperature found without labels."""
@@ -114,42 +130,46 @@ class AutoMatchedModel(nn.Module):
 
     def _decided_for_group(self, inputs: Inputs) -> tuple[Decision, Float[Tensor, "b k"]]:
         plain, moments, full = self.members
-        spectrum = _log_p(full, inputs)  # first: it checks the inputs, in words
+        spectrum, distance = _log_p_and_distance(full, inputs)  # first: it checks the inputs, in words
         starts = {PLAIN: _log_p(plain, inputs), SPECTRUM: spectrum}
         prior = self.statistics.class_shares if len(spectrum) else None
         found = {} if prior is None else {name: class_shares(log_p, prior) for name, log_p in starts.items()}
         if prior is not None and _has_other_classes(starts, found, prior):
-            return self._by_class(inputs, starts, found, prior)
+            return self._by_class(inputs, starts, distance, prior)
         members = {PLAIN: starts[PLAIN], MOMENTS: _log_p(moments, inputs), SPECTRUM: spectrum}
         candidates = {name: _Candidate(log_p, -_entropy(log_p)) for name, log_p in members.items()}
         return _averaged(candidates, CONFIDENCE_WEIGHT, (MOMENTS, SPECTRUM), self._named(found.get(SPECTRUM)))
 
     def _by_class(
-        self, inputs: Inputs, starts: Mapping[str, Tensor], found: dict[str, Tensor], prior: Tensor
+        self, inputs: Inputs, starts: Mapping[str, Tensor], distance: float, prior: Tensor
     ) -> tuple[Decision, Float[Tensor, "b k"]]:
         """The average for a batch with class shares of its own, each answer but the spectrum's given its shares."""
-        plain_score = -_entropy(starts[PLAIN]) - OCCAM * divergence(found[PLAIN], prior)
-        candidates = {
-            PLAIN: _Candidate(_answered(starts[PLAIN], found[PLAIN], prior), plain_score),
-            SPECTRUM: _Candidate(starts[SPECTRUM], -_entropy(starts[SPECTRUM])),
-        }
-        for start in starts:
-            log_p, shares, name = starts[start], found[start], f"classes, from {start}"
-            for _ in range(ROUNDS):
-                log_p = _log_p(self._matched_to(shares), inputs)
-                shares = class_shares(log_p, prior)
-            if _differs(log_p, shares, prior):
-                confidence = -(_entropy(starts[start]) + _entropy(log_p)) / 2  # a wrong start makes itself too sure
-                score = confidence - OCCAM * divergence(shares, prior)
-                candidates[name], found[name] = _Candidate(_answered(log_p, shares, prior), score), shares
+        ends, distances = dict(starts), {SPECTRUM: distance}
+        for start, steps in STEPS.items():
+            log_p, target, name = starts[start], prior, f"classes, from {start}"
+            for factor in steps:
+                target = extrapolated(target, class_shares(log_p, prior), prior, factor)
+                log_p, moved = _log_p_and_distance(self._matched_to(target), inputs)
+            if _differs(log_p, class_shares(log_p, prior), prior):
+                ends[name], distances[name] = log_p, moved
+        candidates, shares, least = {}, {}, min(distances.values())
+        for name, log_p in ends.items():
+            shares[name] = class_shares(log_p, prior)
+            cost = EFFORT * (distances.get(name, least) - least)
+            if name == SPECTRUM:
+                candidates[name] = _Candidate(log_p, -_entropy(log_p) - cost)
+            else:
+                cost += OCCAM * divergence(shares[name], prior)
+                candidates[name] = _Candidate(_answered(log_p, shares[name], prior), -_entropy(log_p) - cost)
         first, second, *_ = sorted(candidates, key=lambda name: -candidates[name].score)
-        return _averaged(candidates, CLASSES_WEIGHT, (first, second), self._named(found[first]), few_classes=True)
+        return _averaged(candidates, CLASSES_WEIGHT, (first, second), self._named(shares[first]), few_classes=True)
 
     def _matched_to(self, shares: Tensor) -> MatchedModel:
         """The network matched to training data with these class shares: built for this call, so threads may differ."""
         plain, full = self.members[0], self.members[2]
         statistics = self.statistics.with_class_shares(shares)
-        return MatchedModel(plain.network, statistics, prior=full.prior, check_weights=False)  # type: ignore[arg-type]
+        found = MatchedModel(plain.network, statistics, prior=full.prior, check_weights=False)  # type: ignore[arg-type]
+        return _measuring_distances(found)
 
     def _named(self, shares: Tensor | None) -> dict[str, float]:
         """Shares by the names of their classes, or by their numbers."""
@@ -212,6 +232,36 @@ def _together(groups: Sequence[Decision]) -> Decision:
 
 def _log_p(network: nn.Module, inputs: Inputs) -> Float[Tensor, "b k"]:
     return logits_of(network(*inputs.args, **inputs.kwargs)).log_softmax(-1)
+
+
+_distances: ContextVar[list[float]] = ContextVar("shiftmatch_distances")
+"""How far features have been moved at each site in the forward pass of this thread."""
+
+
+def _log_p_and_distance(network: nn.Module, inputs: Inputs) -> tuple[Float[Tensor, "b k"], float]:
+    """What a matched network says, and the mean distance of channels from their target, over all sites."""
+    token = _distances.set([])
+    try:
+        log_p, found = _log_p(network, inputs), _distances.get()
+        return log_p, sum(found) / max(1, len(found))
+    finally:
+        _distances.reset(token)
+
+
+def _measuring_distances(network: MatchedModel) -> MatchedModel:
+    for site in network.sites:
+        site.register_forward_pre_hook(_note_distance)
+    return network
+
+
+def _note_distance(site: nn.Module, args: tuple[Tensor, ...]) -> None:
+    """A pre-hook of a site, which does something in a pass that asks for distances only."""
+    found = _distances.get(None)
+    if found is not None and isinstance(site, SiteMatcher) and len(args[0]):
+        parts = site.site.layout.split(args[0].detach())
+        known = site.entry.channel_moments()
+        each = [moment_distance(*image_moments(x), train) for x, train in zip(parts, known, strict=True)]
+        found.append(sum(each) / len(each))
 
 
 def _entropy(log_p: Tensor) -> float:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from shiftmatch.matching.classes import (
+    TINY,
     class_shares,
     divergence,
     evidence,
@@ -35,17 +36,24 @@ PLAIN, MOMENTS, SPECTRUM = "plain", "channel moments", "spectrum"
 CONFIDENCE_WEIGHT = 15.0
 """τ of the weights exp(−τ · mean entropy); 10 to 30 are alike."""
 
-CLASSES_WEIGHT, OCCAM, EFFORT = 30.0, 0.05, 60.0
+CLASSES_WEIGHT, OCCAM, EFFORT = 30.0, 0.03, 150.0
 """Of batches of few classes: τ, and what shares far from training and features that have to be moved far cost, in nats
 of entropy: for a nat of KL(shares ‖ training shares), and for one of the mean distance of channels at all sites."""
 
-STEPS = {PLAIN: (1.0, 1.0), SPECTRUM: (4.0, 3.0, 2.0)}
-"""The rounds of a chain, and how far each extrapolates the class shares: matched features show a quarter or less of the
-difference to the shares that they were matched to."""
+ROUNDS = {PLAIN: 2, SPECTRUM: 3}
+"""How often the shares are estimated anew, from features that were matched to those before."""
+
+FACTOR, MAX_FACTOR = 4.0, 8.0
+"""How far shares that are found in matched features are extrapolated at first, and at most: they show a quarter or less
+of the difference to the shares that the features were matched to."""
 
 SIGNIFICANCE, MIN_EVIDENCE = 3.0, 0.07
 """Class shares differ from training where the evidence for it, in nats per image, is over 3 (K − 1) / 2n, three times
 what chance makes it, and over what the errors of a network make it in any batch."""
+
+MARGIN = 0.05
+"""In nats of entropy: corruptions that make plain predictions favour some classes make them less sure than matched ones
+by 0.09 or more in the batches of all classes that were looked at; few classes do the opposite."""
 
 MAX_TEMPERATURE, TEMPERATURE_STEPS = 8.0, 30
 
@@ -145,12 +153,10 @@ class AutoMatchedModel(nn.Module):
     ) -> tuple[Decision, Float[Tensor, "b k"]]:
         """The average for a batch with class shares of its own, each answer but the spectrum's given its shares."""
         ends, distances = dict(starts), {SPECTRUM: distance}
-        for start, steps in STEPS.items():
-            log_p, target, name = starts[start], prior, f"classes, from {start}"
-            for factor in steps:
-                target = extrapolated(target, class_shares(log_p, prior), prior, factor)
-                log_p, moved = _log_p_and_distance(self._matched_to(target), inputs)
+        for start in starts:
+            log_p, moved = self._chain(inputs, starts[start], start, prior)
             if _differs(log_p, class_shares(log_p, prior), prior):
+                name = f"classes, from {start}"
                 ends[name], distances[name] = log_p, moved
         candidates, shares, least = {}, {}, min(distances.values())
         for name, log_p in ends.items():
@@ -163,6 +169,22 @@ class AutoMatchedModel(nn.Module):
                 candidates[name] = _Candidate(_answered(log_p, shares[name], prior), -_entropy(log_p) - cost)
         first, second, *_ = sorted(candidates, key=lambda name: -candidates[name].score)
         return _averaged(candidates, CLASSES_WEIGHT, (first, second), self._named(shares[first]), few_classes=True)
+
+    def _chain(self, inputs: Inputs, log_p: Tensor, start: str, prior: Tensor) -> tuple[Tensor, float]:
+        """Estimate shares, match to them, and so on; what is said in the end, and how far features were moved for it.
+
+        With shares π the predictions say π + g (π* − π). From the second round on g is known (the secant method).
+        """
+        moved, target, factor, before = 0.0, prior, 1.0 if start == PLAIN else FACTOR, None
+        for _ in range(ROUNDS[start]):
+            left = class_shares(log_p, prior) - target
+            if before is not None and start != PLAIN:
+                change, bend = target - before[0], before[1] - left
+                factor = float((change @ change / (bend @ change).clamp_min(TINY)).clamp(1.0, MAX_FACTOR))
+            before = (target, left)
+            target = extrapolated(target, target + left, prior, factor)
+            log_p, moved = _log_p_and_distance(self._matched_to(target), inputs)
+        return log_p, moved
 
     def _matched_to(self, shares: Tensor) -> MatchedModel:
         """The network matched to training data with these class shares: built for this call, so threads may differ."""
@@ -281,9 +303,9 @@ def _differs(log_p: Tensor, shares: Tensor, prior: Tensor) -> bool:
 
 
 def _has_other_classes(starts: Mapping[str, Tensor], found: Mapping[str, Tensor], prior: Tensor) -> bool:
-    """Whether a batch has other classes than training; plain predictions say so only where they are the surer ones."""
+    """Whether a batch has other classes than training; plain predictions say so only where they are sure enough."""
     differs = {name: _differs(starts[name], shares, prior) for name, shares in found.items()}
-    return differs[SPECTRUM] or (differs[PLAIN] and _entropy(starts[PLAIN]) < _entropy(starts[SPECTRUM]))
+    return differs[SPECTRUM] or (differs[PLAIN] and _entropy(starts[PLAIN]) < _entropy(starts[SPECTRUM]) + MARGIN)
 
 
 def agreement_temperature(log_p: Float[Tensor, "b k"], one: Tensor, other: Tensor) -> float:

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Int64
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from shiftmatch.data.corrupted import Severity
 from torch import Tensor, nn
 
 from paper.cifar import AUTO, PLAIN, RELEASED_PIECE, SPECTRUM, first_batches, released, released_preprocess
 from paper.claims import CLEAN, Claim, stated
 from paper.run import Figures, Root
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
-from shiftmatch.data.corrupted import Severity
 from shiftmatch.data.images import Labelled
 from shiftmatch.data.inventory import load
 from shiftmatch.evaluation import streams

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Int64
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from shiftmatch.data.corrupted import Severity
 from torch import Tensor, nn
 
 from paper.cifar import AUTO, PLAIN, RELEASED_PIECE, SPECTRUM, first_batches, released, released_preprocess
@@ -23,7 +22,7 @@ from shiftmatch.data.inventory import load
 from shiftmatch.evaluation import streams
 from shiftmatch.evaluation.evaluate import evaluate
 from shiftmatch.evaluation.methods import Plain
-from shiftmatch.evaluation.scores import Mean, Scores
+from shiftmatch.evaluation.scores import Mean, Scores, Severity
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.matching.average import average
 from shiftmatch.matching.match import fit, match

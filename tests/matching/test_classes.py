@@ -107,8 +107,10 @@ def test_extrapolated_shares_are_shares() -> None:
 def test_distance_is_that_of_gaussians() -> None:
     x, train = images_of(torch.zeros(50, dtype=torch.int64)), images_of(torch.arange(400) % CLASSES, seed=1)
     (moments,) = sm.ChannelMoments().measure(train)
-    one, other = ([y.mean((0, 2, 3)), y.var((0, 2, 3), correction=0).sqrt()] for y in (x, train))
-    expected = torch.distributions.kl_divergence(*(torch.distributions.Normal(*each) for each in (one, other)))
+    test, known = (
+        torch.distributions.Normal(y.mean((0, 2, 3)), y.var((0, 2, 3), correction=0).sqrt()) for y in (x, train)
+    )
+    expected = torch.distributions.kl_divergence(test, known)
     assert moment_distance(*image_moments(x), moments) == pytest.approx(expected.mean().item())
     assert moment_distance(*image_moments(train), moments) == pytest.approx(0, abs=1e-6)
 

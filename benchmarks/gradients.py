@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import shiftmatch as sm
-from shiftmatch.samplers.params import params_of
+from shiftmatch.samplers.posterior import params_of
 
 IMAGES, PIECE, PRECISION = 2000, 500, 100.0
 

@@ -24,9 +24,9 @@ from shiftmatch.models.layers import initialise
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.report.figures import gain_bars, heat_map
 from shiftmatch.samplers.density import log_posterior
-from shiftmatch.samplers.ensemble import deep_ensemble
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.priors import gaussian
+from shiftmatch.samplers.sgld import deep_ensemble
 from shiftmatch.utils.files import data_folder
 
 METRICS = ("accuracy", "log_likelihood", "ece")

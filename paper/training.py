@@ -21,12 +21,10 @@ from shiftmatch.models import Architecture
 from shiftmatch.models.layers import initialise
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.samplers.density import LogDensity, log_posterior
-from shiftmatch.samplers.ensemble import sgd
-from shiftmatch.samplers.params import Params
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Params, Posterior
 from shiftmatch.samplers.priors import gaussian
 from shiftmatch.samplers.sampling import Sampler, sample
-from shiftmatch.samplers.sgld import sghmc
+from shiftmatch.samplers.sgld import sgd, sghmc
 from shiftmatch.samplers.variational import mean_field
 from shiftmatch.shapes import Images
 from shiftmatch.utils.files import data_folder

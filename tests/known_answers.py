@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shiftmatch.samplers.density import FromFunction, LogPosterior, log_posterior
-from shiftmatch.samplers.params import Params
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Params, Posterior
 from shiftmatch.samplers.priors import gaussian
 
 

@@ -31,8 +31,7 @@ from shiftmatch.data import load
 from shiftmatch.models import Architecture
 from shiftmatch.models.layers import SameConv2d, initialise
 from shiftmatch.models.resnets import ResNetFRN
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 
 RUNS = Path(__file__).parents[1] / "runs" / "cifar_frn"
 SOURCES = {0: ("resnet20", (0, 1, 2)), 1: ("resnet32", (0, 1, 4)), 2: ("resnet32", (0, 2, 3))}

@@ -28,8 +28,7 @@ from shiftmatch.models import Architecture
 from shiftmatch.samplers.density import log_posterior
 from shiftmatch.samplers.diagnostics import distinct_draws, summarise
 from shiftmatch.samplers.hmc import hmc
-from shiftmatch.samplers.params import Params, params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Params, Posterior, params_of
 from shiftmatch.samplers.preconditioning import layer_fisher
 from shiftmatch.samplers.priors import gaussian
 from shiftmatch.samplers.sampling import sample, sample_chains

@@ -29,13 +29,12 @@ from shiftmatch.models import Architecture
 from shiftmatch.models.layers import initialise
 from shiftmatch.samplers.density import LogPosterior, log_posterior
 from shiftmatch.samplers.diagnostics import summarise
-from shiftmatch.samplers.ensemble import deep_ensemble
 from shiftmatch.samplers.hmc import TWO_STAGE, hmc
-from shiftmatch.samplers.params import Params, add_scaled, standard_normal
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Params, Posterior, add_scaled, standard_normal
 from shiftmatch.samplers.preconditioning import Layerwise, layer_fisher
 from shiftmatch.samplers.priors import Prior, Square, empcov, gaussian, patch_covariance
 from shiftmatch.samplers.sampling import sample
+from shiftmatch.samplers.sgld import deep_ensemble
 from shiftmatch.utils.files import atomic_path
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,7 @@ from shiftmatch.evaluation.methods import METHODS
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.metrics import METRICS
 from shiftmatch.models import build
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 
 NETWORK = """
 from torch import nn

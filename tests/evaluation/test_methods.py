@@ -14,8 +14,7 @@ from shiftmatch.matching.batchnorm import adapt_batchnorm
 from shiftmatch.matching.match import fit, match
 from shiftmatch.metrics import METRICS
 from shiftmatch.models import build
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 from shiftmatch.utils.hashing import fingerprint
 
 ONLY_WITH_BATCHNORM = ("batchnorm-running", "ShiftMatch + batchnorm")

@@ -11,8 +11,7 @@ from shiftmatch.errors import InputError
 from shiftmatch.matching.average import Member, average
 from shiftmatch.matching.match import fit, match
 from shiftmatch.models import Architecture
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 
 TINY = Architecture("mlp", {"inputs": 4, "hidden": (3,), "classes": 5})
 

@@ -25,8 +25,7 @@ from paper.training import (
 from shiftmatch.errors import DataNotFoundError, InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.layers import initialise
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 
 TINY = NETWORKS["tiny"]
 

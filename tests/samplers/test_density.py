@@ -7,7 +7,7 @@ from shiftmatch.errors import InputError
 from shiftmatch.models import build
 from shiftmatch.samplers.density import log_posterior
 from shiftmatch.samplers.hmc import hmc
-from shiftmatch.samplers.params import params_of
+from shiftmatch.samplers.posterior import params_of
 from shiftmatch.samplers.priors import gaussian
 from shiftmatch.samplers.sampling import sample
 

@@ -20,8 +20,7 @@ from shiftmatch.samplers.diagnostics import (
     virial,
 )
 from shiftmatch.samplers.hmc import hmc
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 from shiftmatch.samplers.sampling import sample_chains
 
 TINY = Architecture("mlp", {"inputs": 4, "hidden": (3,), "classes": 2})

@@ -7,7 +7,7 @@ from known_answers import GAUSSIAN, assert_draws_from_gaussian
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.density import FromFunction, log_posterior
 from shiftmatch.samplers.hmc import LEAPFROG, TWO_STAGE, HMCState, Integrator, Leap, hmc, integrate
-from shiftmatch.samplers.params import Params, standard_normal
+from shiftmatch.samplers.posterior import Params, standard_normal
 from shiftmatch.samplers.preconditioning import Diagonal
 from shiftmatch.samplers.sampling import Sampler, sample
 

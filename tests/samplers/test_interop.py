@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from shiftmatch.errors import InputError
 from shiftmatch.matching.average import average
 from shiftmatch.samplers.interop import from_laplace, from_models, from_state_dicts, from_states
-from shiftmatch.samplers.params import Params, params_of
+from shiftmatch.samplers.posterior import Params, params_of
 
 
 def network() -> nn.Sequential:

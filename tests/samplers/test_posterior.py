@@ -7,8 +7,7 @@ from torch import nn
 
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 
 TINY = Architecture("mlp", {"inputs": 4, "hidden": (3,), "classes": 2})
 

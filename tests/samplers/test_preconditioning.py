@@ -3,7 +3,7 @@ from torch import nn
 
 from shiftmatch.samplers.density import log_posterior
 from shiftmatch.samplers.hmc import hmc
-from shiftmatch.samplers.params import inner, params_of, standard_normal
+from shiftmatch.samplers.posterior import inner, params_of, standard_normal
 from shiftmatch.samplers.preconditioning import fisher_scales, layer_fisher
 from shiftmatch.samplers.sampling import sample
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 from shiftmatch.data import load
 from shiftmatch.errors import DataNotFoundError, InputError
 from shiftmatch.samplers.density import log_posterior
-from shiftmatch.samplers.params import params_of
+from shiftmatch.samplers.posterior import params_of
 from shiftmatch.samplers.priors import (
     Prior,
     ShiftEmpCov,

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.samplers.density import log_posterior
 from shiftmatch.samplers.hmc import HMCState, hmc
-from shiftmatch.samplers.params import Params, params_of, standard_normal
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Params, Posterior, params_of, standard_normal
 from shiftmatch.samplers.priors import Prior, gaussian, laplace
 from shiftmatch.samplers.sampling import Sampler, flatten, sample, sample_chains, unflatten
 from shiftmatch.samplers.sgld import sgld

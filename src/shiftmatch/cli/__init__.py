@@ -11,11 +11,10 @@ from typer.core import TyperGroup
 
 from shiftmatch.cli.data import app as data_app
 from shiftmatch.cli.data import corrupt
-from shiftmatch.cli.diagnose import diagnose
 from shiftmatch.cli.evaluate import evaluate
 from shiftmatch.cli.fit import export, fit, sites
 from shiftmatch.cli.output import FAILED, INTERRUPTED, WarnInWords, complain, explain
-from shiftmatch.cli.predict import predict
+from shiftmatch.cli.predict import diagnose, predict
 from shiftmatch.cli.report import demo, report, reproduce
 from shiftmatch.cli.sample import import_hmc, sample
 from shiftmatch.errors import ShiftMatchError

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from shiftmatch.data.arrays import read_arrays, to_images, to_labels
 from shiftmatch.data.images import SUFFIXES, ImageFolder, ImageSource, image_files, stacked
+from shiftmatch.data.readers import read_array, read_npz, to_images, to_labels
 from shiftmatch.errors import DataNotFoundError, FileFormatError, InputError
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.shapes import Images
@@ -149,7 +149,7 @@ def _open_folder(folder: Path, preprocessing: Preprocessing) -> ImageSet:
 
 
 def _open_arrays(path: Path, preprocessing: Preprocessing) -> ImageSet:
-    images, labels = read_arrays(path)
+    images, labels = (read_array(path), None) if path.suffix == ".npy" else read_npz(path)
     notes: list[str] = []
     pixels = to_images(path, images, preprocessing, notes)
     targets, classes = to_labels(path, labels, len(pixels)) if labels is not None else (None, ())

@@ -9,11 +9,9 @@ from shiftmatch.samplers.diagnostics import (
     summarise,
     virial,
 )
-from shiftmatch.samplers.ensemble import deep_ensemble, sgd
 from shiftmatch.samplers.hmc import LEAPFROG, TWO_STAGE, hmc
 from shiftmatch.samplers.interop import from_laplace, from_models, from_state_dicts, from_states, import_hmc
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 from shiftmatch.samplers.preconditioning import fisher_scales, layer_fisher
 from shiftmatch.samplers.priors import (
     ShiftEmpCov,
@@ -28,7 +26,7 @@ from shiftmatch.samplers.priors import (
     zellner_g,
 )
 from shiftmatch.samplers.sampling import Sampler, sample, sample_chains
-from shiftmatch.samplers.sgld import constant, cyclical, sghmc, sgld
+from shiftmatch.samplers.sgld import constant, cyclical, deep_ensemble, sgd, sghmc, sgld
 from shiftmatch.samplers.variational import mean_field
 
 __all__ = [

@@ -12,7 +12,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from shiftmatch.errors import InputError
-from shiftmatch.samplers.params import Params, Scalar, add_scaled, value_and_grad
+from shiftmatch.samplers.posterior import Params, Scalar, add_scaled, value_and_grad
 from shiftmatch.samplers.priors import Prior, gaussian
 
 Data = tuple[Tensor, Tensor]

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.density import LogDensity
-from shiftmatch.samplers.params import inner
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, inner
 
 MIN_DRAWS = 4
 """Of each chain; R̂ cuts it in half, and a half needs a variance."""

@@ -7,7 +7,7 @@ import torch
 
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.density import LogDensity
-from shiftmatch.samplers.params import Params, Scalar, add_scaled, inner, standard_normal
+from shiftmatch.samplers.posterior import Params, Scalar, add_scaled, inner, standard_normal
 from shiftmatch.samplers.preconditioning import Preconditioner
 from shiftmatch.samplers.sampling import Sampler
 

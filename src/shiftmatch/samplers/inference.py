@@ -13,13 +13,11 @@ from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.layers import initialise
 from shiftmatch.samplers.density import LogPosterior, log_posterior
-from shiftmatch.samplers.ensemble import deep_ensemble
 from shiftmatch.samplers.hmc import hmc
-from shiftmatch.samplers.params import params_of
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Posterior, params_of
 from shiftmatch.samplers.priors import gaussian
 from shiftmatch.samplers.sampling import Sampler, sample_chains
-from shiftmatch.samplers.sgld import sghmc, sgld
+from shiftmatch.samplers.sgld import deep_ensemble, sghmc, sgld
 from shiftmatch.samplers.variational import mean_field
 
 ENSEMBLE = "ensemble"

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.layers import FilterResponseNorm
-from shiftmatch.samplers.params import Params
-from shiftmatch.samplers.posterior import Posterior
+from shiftmatch.samplers.posterior import Params, Posterior
 from shiftmatch.utils.parallel import track
 
 

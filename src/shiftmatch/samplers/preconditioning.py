@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from shiftmatch.samplers.density import LogPosterior
-from shiftmatch.samplers.params import Params
+from shiftmatch.samplers.posterior import Params
 
 EXAMPLES = 500
 """Enough for a curvature that only sets the scale."""

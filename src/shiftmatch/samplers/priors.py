@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from shiftmatch.errors import InputError
-from shiftmatch.samplers.params import Params, Scalar
+from shiftmatch.samplers.posterior import Params, Scalar
 from shiftmatch.shapes import Images
 
 Prior = Callable[[Params], Scalar]

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
-from shiftmatch.samplers.params import Params, params_of
-from shiftmatch.samplers.posterior import Posterior, frozen_hash
+from shiftmatch.samplers.posterior import Params, Posterior, frozen_hash, params_of
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.parallel import track
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from shiftmatch.samplers.density import LogDensity
-from shiftmatch.samplers.params import Params, Scalar, standard_normal
+from shiftmatch.samplers.posterior import Params, Scalar, standard_normal
 from shiftmatch.samplers.sampling import Sampler
 
 ADAM_DECAYS = (0.9, 0.999)

@@ -1,4 +1,4 @@
-"""`shiftmatch predict`: labels for images, from a matched network or posterior; `diagnose`: what has shifted in them."""
+"""`shiftmatch predict`: labels for images, from a matched network or posterior; `diagnose`: what has shifted."""
 
 import csv
 import json

@@ -76,7 +76,7 @@ _WITH_BATCHNORM = {
     "small": replace(_RELEASED["small"], methods={(20,): COMBINATIONS}, severities=(5,)),
     "paper": replace(_RELEASED["paper"], methods={(20,): COMBINATIONS, (32,): COMBINATIONS}),
 }
-_HARM = ReleasedSetting({(20,): HARM_METHODS, (32,): HARM_METHODS}, 1000, 4000, 200, severities=(1, 3, 5))
+_HARM = ReleasedSetting({(20,): HARM_METHODS, (32,): HARM_METHODS}, 600, 4000, 200, severities=(1, 3, 5))
 
 EXPERIMENTS: Mapping[str, Entry] = {
     "fig1": Entry(

@@ -14,6 +14,7 @@ import pytest
 import torch
 import typer
 from PIL import Image
+from safetensors.torch import save_file
 from shared_data import DATA, SHARED
 from tiny_world import write_world
 from typer.testing import CliRunner
@@ -96,7 +97,8 @@ def make_files(words: list[str]) -> None:
     if weights and not Path(weights).exists():
         released = SHARED / "weights" / weights
         state = open_network(network).state_dict()
-        shutil.copy(released, weights) if released.exists() else torch.save(state, weights)
+        write = save_file if weights.endswith(".safetensors") else torch.save
+        shutil.copy(released, weights) if released.exists() else write(state, weights)
     data = words[2] if words[0] in ("fit", "predict", "sample") else options.get("--show", "")
     if data and not Path(data).exists():
         grey = network in names() and Architecture(network).preprocessing.grey

@@ -100,6 +100,19 @@ class ClassMoments:
         mean = (weight * self.mean).sum(0)
         return mean, (weight * (self.variance + (self.mean - mean).square())).sum(0)
 
+    def shift(self, mean: Float[Tensor, "b c"]) -> float:
+        """How far the mean of a batch is from training along the differences of classes, beside the spread of classes.
+
+        Where features were matched at the sites before, class shares of training leave next to nothing here:
+        ‖Π (m − μ°)‖² / Σ π°_k ‖μ_k − μ°‖², in units of the channels' standard deviations.
+        """
+        centre, variance = self.mixture(self.count)
+        unit = variance.sqrt().clamp_min(TINY)
+        classes, own = (self.mean - centre) / unit, (to_float64(mean, "cpu").mean(0) - centre) / unit
+        spread = (self.shares[:, None] * classes.square()).sum().clamp_min(TINY)
+        along = torch.linalg.pinv(classes.mT, rtol=1e-6) @ own
+        return float((along @ classes).square().sum() / spread)
+
 
 def with_shares(
     covariance: Covariance,

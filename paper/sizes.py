@@ -1,6 +1,6 @@
 """From a thousand images in a batch to one at a time: what matching gains at each size, and in streams with memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -36,6 +36,10 @@ class ChangingSuite(Suite):
     """Every `period` images another corruption; a cell is called after the first one."""
 
     period = 500
+
+    def cells(self) -> Iterator[tuple[str, Severity]]:
+        """Every second start: all corruptions come equally often, on other images each time."""
+        return ((name, severity) for name in self.corruptions[::2] for severity in self.severities)
 
     def images(self, corruption: str, severity: Severity, index: Int64[Tensor, "b"] | None = None) -> Pixels:
         index = torch.arange(len(self)) if index is None else index
@@ -105,6 +109,7 @@ class BatchSizes:
             batch_size=size,
             folder=folder,
             workers=self.workers,
+            include_clean=not isinstance(suite, ChangingSuite),
             data=f"resnet{self.depth} · cifar10-c",
             note={"statistics from": self.train},
         )

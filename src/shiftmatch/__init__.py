@@ -32,7 +32,6 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
 from shiftmatch.matching.diagnosis import Diagnosis, diagnose
-from shiftmatch.matching.distributed import share, start_processes
 from shiftmatch.matching.match import MatchedModel, fit, match
 from shiftmatch.matching.matched import load
 from shiftmatch.matching.members import fit_members, load_members, match_members
@@ -44,6 +43,7 @@ from shiftmatch.matching.stream import StreamModel, stream
 from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import sample
+from shiftmatch.utils.processes import share, start_processes
 
 if TYPE_CHECKING:
     from shiftmatch import corruptions, data, report

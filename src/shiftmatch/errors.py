@@ -40,6 +40,10 @@ class ExportError(ShiftMatchError, RuntimeError):
     """A network cannot be written as a graph."""
 
 
+class ProcessError(ShiftMatchError, RuntimeError):
+    """One of several processes has died."""
+
+
 class DataNotFoundError(ShiftMatchError, FileNotFoundError):
     """A data set is not on this machine and could not be downloaded."""
 

@@ -5,8 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from functools import reduce
-from multiprocessing.pool import ThreadPool
+from functools import partial
 from operator import add
 from pathlib import Path
 
@@ -39,6 +38,14 @@ from made_matched import images, small_network
 rank, _ = sm.start_processes(timeout=20)
 if rank == 1:
     os._exit(3)
+sm.fit(small_network(), images(8), across_processes=True, progress=False)
+"""
+
+SLOW = """
+import time, shiftmatch as sm
+from made_matched import images, small_network
+rank, _ = sm.start_processes(timeout=4)
+time.sleep(9 * rank)  # longer than the timeout, and alive
 sm.fit(small_network(), images(8), across_processes=True, progress=False)
 """
 
@@ -86,11 +93,19 @@ def test_a_process_that_dies_stops_the_others_with_an_error_within_a_minute() ->
     assert [process.returncode for process in processes] == [1, 3]
 
 
+@pytest.mark.slow
+def test_a_process_that_works_for_long_is_waited_for() -> None:
+    for process in start(SLOW, 2):
+        errors = process.communicate(timeout=200)[1]
+        assert process.returncode == 0, errors[-2000:]
+
+
 def test_map_and_reduce_on_any_cluster_is_a_sum_of_statistics() -> None:
+    bag = pytest.importorskip("dask.bag")  # Ray and Spark have the same two words
     net, x = small_network().double(), images(32).double()
-    with ThreadPool(2) as pool:  # in place of the workers of Ray, Spark or Dask
-        parts = pool.map(lambda part: sm.fit(net, part, progress=False), x.split([7, 25]))
-    total, whole = reduce(add, parts), sm.fit(net, x, progress=False)
+    parts = bag.from_sequence(x.split([7, 5, 11, 9]), npartitions=2)
+    total = parts.map(partial(sm.fit, net, progress=False)).fold(add).compute(scheduler="threads")
+    whole = sm.fit(net, x, progress=False)
     assert total.images == 32
     for name, tensor in whole.tensors(torch.float64).items():
         assert_close(total.tensors(torch.float64)[name], tensor, rtol=1e-10, atol=1e-10)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shiftmatch.cli.options import AllowOther, AsJson, Device, Draws, Mean, Network, RandomWeights, Std, Weights
-from shiftmatch.cli.output import complain, say, show, writing
+from shiftmatch.cli.output import complain, join_processes, say, show, writing
 
 if TYPE_CHECKING:
     from shiftmatch.evaluation.scores import Scores
@@ -70,6 +70,8 @@ def evaluate(
 ) -> None:
     """Compare methods under every corruption at every severity; the same command resumes after an interruption.
 
+    Under torchrun the cells are spread over its processes.
+
     Example: shiftmatch evaluate cifar_resnet --weights resnet20.safetensors --suite cifar10-c --severities 1,3,5
     --limit 2000 --workers 2 --out scores.csv
     """
@@ -86,9 +88,9 @@ def evaluate(
     from shiftmatch.utils.files import unsafe_characters
     from shiftmatch.utils.hashing import content_hash
 
-    cells = folder or out.with_suffix(".cells")
+    (rank, processes), cells = join_processes(), folder or out.with_suffix(".cells")
     chosen = PAPER if corruptions == "paper" else _words(corruptions)
-    with writing(out):
+    with writing(out) as place:
         images = open_suite(
             suite, root, corruptions=chosen or None, severities=_levels(severities), limit=limit, seed=seed
         )
@@ -106,8 +108,9 @@ def evaluate(
         batches = training_batches(images, prepare, train_images, path=train)
         predictors = {}
         for method in chosen_methods:
-            file = cells / f"statistics-{unsafe_characters.sub('_', method.name)}.safetensors" if posterior else None
-            predictors[method.name] = predictor(method, members, batches, path=file)
+            file = f"statistics-{unsafe_characters.sub('_', method.name)}.safetensors"
+            path = (place.parent if rank else cells) / file if posterior else None
+            predictors[method.name] = predictor(method, members, batches, path=path)
         trained = sum(map(len, batches))
         note = {"command": _command(), "network": network, "weights": content_hash(members)}
         scores = evaluation.evaluate(
@@ -120,9 +123,12 @@ def evaluate(
             folder=cells,
             workers=workers,
             device=device,
+            across_processes=processes > 1,
             note=note | {"members": len(members), "training images": trained},
         )
-        scores.save(out)
+        scores.save(place)
+    if rank:
+        return
     if as_json:
         means: dict[str, dict[str, float]] = {method: {} for method, _ in scores.mean()}
         for (method, metric), value in scores.mean().items():

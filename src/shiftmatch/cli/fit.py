@@ -1,7 +1,7 @@
 """What is done to a network: `shiftmatch sites`, `fit` (measure its statistics) and `export`."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ import typer
 
 from shiftmatch.cli import options as o
 from shiftmatch.cli.options import AsJson, Device, Network, Weights
-from shiftmatch.cli.output import PARTIAL, say, tell_problems, writing
+from shiftmatch.cli.output import PARTIAL, join_processes, say, tell_problems, writing
 
 
 def fit(
@@ -32,7 +32,7 @@ def fit(
     device: o.Device = "cpu",
     as_json: o.AsJson = False,
 ) -> None:
-    """Measure the statistics of clean training images: one pass, no labels, no gradients.
+    """Measure the statistics of clean training images: one pass, no labels, no gradients; torchrun shares the images.
 
     The file remembers how the images were prepared and, of class folders, the names of the classes, so that
     `shiftmatch predict` prepares others in the same way and knows what to call them.
@@ -47,20 +47,28 @@ def fit(
     from shiftmatch.matching.match import fit as measure
     from shiftmatch.matching.members import fit_members
     from shiftmatch.models.preprocessing import channel_moments
+    from shiftmatch.utils.processes import gather_objects, share
 
-    settings: dict[str, Any] = {"covariance": covariance_named(covariance)}
-    with writing(out):
+    rank, processes = join_processes()
+    settings: dict[str, Any] = {"covariance": covariance_named(covariance), "across_processes": processes > 1}
+    with writing(out) as place:
         members = open_members(network, weights, posterior, device=device, random=random_weights)
         prepare = preparation(network, members[0], mean=mean, std=std, size=size, grey=grey)
         images, some = fitting(members[0], open_images(data, prepare), device=device)
         input_mean, input_std = channel_moments(some)
         known = prepare.as_dict() | {"input_mean": input_mean, "input_std": input_std}
         settings |= {"classes": images.classes, "preprocessing": known}
-        batches = images.batches(batch_size)
+        batches = images.batches(min(batch_size, max(1, len(images) // processes)))
+        batches = replace(batches, parts=share(batches.parts))
         if posterior is None:
-            measure(members[0], batches, **settings).save(out)
+            measure(members[0], batches, **settings).save(place)
         else:
-            fit_members(members, batches, out, **settings)
+            fit_members(members, batches, place, **settings)
+    for other in gather_objects(batches.problems):
+        batches.problems.refused.update(other.refused)
+        batches.problems.changed.update(other.changed)
+    if rank:
+        return
     measured, refused = len(images) - len(batches.problems.refused), batches.problems.refused
     tell_problems(batches.problems, images.notes, images=len(images))
     if as_json:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -89,9 +90,28 @@ def explain(error: OSError) -> str:
     return f"{where}{error.strerror or error}. {advice.get(error.errno or 0, '')}".strip()
 
 
+def join_processes() -> tuple[int, int]:
+    """The rank of this process among those that torchrun has started, and their number; only the first one talks."""
+    if "WORLD_SIZE" not in os.environ:
+        return 0, 1
+    from shiftmatch.utils.processes import start_processes
+
+    rank, count = start_processes()
+    if rank:
+        os.environ["SHIFTMATCH_QUIET"] = "1"
+    return rank, count
+
+
 @contextmanager
 def writing(out: Path) -> Iterator[Path]:
-    """Find out before the work whether `out` can be written, and keep other processes from writing it meanwhile."""
+    """Find out before the work whether `out` can be written, and keep other processes from writing it meanwhile.
+
+    Of the processes that torchrun has started the first one writes; what the others write is thrown away.
+    """
+    if join_processes()[0]:
+        with TemporaryDirectory() as folder:
+            yield Path(folder) / out.name
+        return
     if out.is_dir():
         raise InputError(f"{out} is a folder; name a file to write, such as {out / 'result'}.")
     lock = out.with_name(f".{out.name}.lock")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shiftmatch.cli.options import Data, Device, Grey, Mean, Network, Size, Std, Weights
-from shiftmatch.cli.output import PARTIAL, say, tell_problems, writing
+from shiftmatch.cli.output import PARTIAL, join_processes, say, tell_problems, writing
 
 
 def sample(
@@ -40,6 +40,8 @@ def sample(
 ) -> None:
     """Draw a posterior, or train an ensemble, on labelled images: class folders, or an .npz with images and labels.
 
+    Under torchrun chains and members are spread over its processes.
+
     Example: shiftmatch sample lenet digits/ --method sghmc --step-size 0.01 --out digits.safetensors
     """
     from shiftmatch.cli.loading import architecture_named, open_network
@@ -49,14 +51,22 @@ def sample(
     from shiftmatch.samplers.inference import LOOKED_AT, Inference
 
     settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch_size, weight_decay, seed, chains)
-    problems = Problems()
-    with writing(out):
+    problems, (rank, processes) = Problems(), join_processes()
+    with writing(out) as place:
         start = open_network(network, weights, seed=seed, device=device)
         prepare = preparation(network, start, mean=mean, std=std, size=size, grey=grey)
         images, _ = fitting(start, open_images(data, prepare), device=device)
         inputs, labels = (tensor.to(device) for tensor in images.training_data(problems))
-        posterior = settings.run(start, (inputs, labels), folder=folder, architecture=architecture_named(network))
-        posterior.save(out)
+        posterior = settings.run(
+            start,
+            (inputs, labels),
+            folder=folder,
+            architecture=architecture_named(network),
+            across_processes=processes > 1,
+        )
+        posterior.save(place)
+    if rank:
+        return
     tell_problems(problems, images.notes, images=len(images))
     say(f"{len(posterior)} draws are in {out}")
     say(convergence_summary(posterior, inputs[:LOOKED_AT], start))

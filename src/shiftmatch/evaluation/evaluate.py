@@ -23,6 +23,7 @@ from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.utils.files import versions
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.parallel import mapping, track
+from shiftmatch.utils.processes import gather_objects, map_over_processes
 
 Predictor: TypeAlias = Callable[..., Any]
 """Images as a network takes them in; probabilities out, or an output with `.logits`, as transformers have it."""
@@ -57,6 +58,7 @@ def evaluate(
     data: str | None = None,
     note: Mapping[str, Any] | None = None,
     keep_correct: bool = True,
+    across_processes: bool = False,
     progress: bool = True,
 ) -> Scores:
     """Score methods (name -> images in, probabilities out) under every corruption of a suite, at every severity.
@@ -69,7 +71,8 @@ def evaluate(
     With a `folder` every finished cell is kept there, and a run resumes after an interruption; what a cell depends on
     is in its name, so methods whose content cannot be told are refused then. `workers` processes share the cells, one
     thread each; a script that asks for several calls this below `if __name__ == "__main__":`. `data` is what the
-    table calls the suite, `note` is kept with it. `keep_correct`: keep which images were right, for paired tests.
+    table calls the suite, `note` is kept with it. `keep_correct`: keep which images were right, for paired tests. With
+    `across_processes` the cells are spread over the processes of torch.distributed, and each gets the whole table.
 
     >>> from shiftmatch.matching.average import average
     >>> from shiftmatch.data.images import Labelled
@@ -89,9 +92,15 @@ def evaluate(
     cells = [*([CLEAN] if include_clean else []), *suite.cells()]
     done = {cell: job.stored(cell) for cell in cells}
     rest = [cell for cell in cells if len(done[cell]) < len(methods)]
-    with mapping(max(1, min(workers, len(rest))), job) as run:
-        computed = track(run(_compute, rest), f"evaluating {suite.name}", total=len(rest), show=progress and bool(rest))
-        done |= zip(rest, computed, strict=True)
+
+    def compute(rest: Sequence[Cell]) -> list[dict[str, CellScores]]:
+        with mapping(max(1, min(workers, len(rest))), job) as run:
+            label, show = f"evaluating {suite.name}", progress and bool(rest)
+            return list(track(run(_compute, rest), label, total=len(rest), show=show))
+
+    if across_processes:  # all do what is not on the disk of the first one
+        rest, done = gather_objects((rest, done))[0]
+    done |= zip(rest, map_over_processes(compute, rest) if across_processes else compute(rest), strict=True)
     rows = [
         Score(method, data or suite.name, *cell, metric, value, suite.seed, len(suite), stderr)
         for cell in cells

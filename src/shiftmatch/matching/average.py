@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.errors import InputError
-from shiftmatch.matching.distributed import share, sum_over_processes
+from shiftmatch.matching.distributed import sum_over_processes
 from shiftmatch.matching.inputs import Inputs, logits_of
+from shiftmatch.utils.processes import share
 
 Probabilities = Float[Tensor, "b k"]
 Member = Callable[..., Any]

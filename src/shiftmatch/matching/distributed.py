@@ -3,11 +3,8 @@
 Start them with torchrun, and call `start_processes` once in each.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
 
 import torch
 from torch import Tensor, distributed
@@ -21,36 +18,7 @@ from shiftmatch.matching.classes import TINY, ClassMoments
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.shapes import Features
 from shiftmatch.utils.hashing import content_hash
-
-TIMEOUT = 60.0
-"""Seconds after which a process that waits for another stops with an error."""
-
-
-def start_processes(*, timeout: float = TIMEOUT, backend: str | None = None) -> tuple[int, int]:
-    """Join the processes that torchrun has started; the rank of this one and how many there are.
-
-    A process that waits longer than `timeout` seconds for another stops with an error. NCCL serves GPUs, gloo all else.
-
-    >>> start_processes()  # without torchrun there is one
-    (0, 1)
-    """
-    if "WORLD_SIZE" not in os.environ:
-        return 0, 1
-    if not distributed.is_initialized():
-        distributed.init_process_group(
-            backend or ("nccl" if torch.cuda.is_available() else "gloo"), timeout=timedelta(seconds=timeout)
-        )
-    return distributed.get_rank(), distributed.get_world_size()
-
-
-def share(items: Sequence[Any]) -> Sequence[Any]:
-    """The items that are this process's to work on: every n-th of n processes.
-
-    >>> share([1, 2, 3])
-    [1, 2, 3]
-    """
-    rank, count = _rank_and_count()
-    return items[rank::count]
+from shiftmatch.utils.processes import meet, rank_and_count
 
 
 def add_over_processes(statistics: Statistics) -> Statistics:
@@ -58,8 +26,9 @@ def add_over_processes(statistics: Statistics) -> Statistics:
 
     Means are reduced first, then the scatter about the common mean, so that no digits are lost.
     """
-    if _rank_and_count()[1] == 1:
+    if rank_and_count()[1] == 1:
         return statistics
+    meet()
     _check_alike(statistics)
     found = [m for entry in statistics.values() for part in entry.parts for m in part]
     found += [statistics.fingerprint] if statistics.fingerprint else []
@@ -128,7 +97,7 @@ def _reduced(test: BatchMoments | None, target: Target) -> BatchMoments:
 
 def sum_over_processes(count: int, log_p: Tensor, entropy: Tensor) -> tuple[int, Tensor, Tensor]:
     """How many members there are in all processes, the log of their summed probabilities, and their entropies."""
-    if _rank_and_count()[1] == 1:
+    if rank_and_count()[1] == 1:
         return count, log_p, entropy
     if not count:
         raise InputError("There are fewer members than processes; start fewer processes.")
@@ -157,8 +126,3 @@ def _check_alike(statistics: Statistics) -> None:
             "The processes have measured different networks or sites. Load the same weights in each of them, such as "
             "with a fixed seed, and pass images of one shape."
         )
-
-
-def _rank_and_count() -> tuple[int, int]:
-    ready = distributed.is_available() and distributed.is_initialized()
-    return (distributed.get_rank(), distributed.get_world_size()) if ready else (0, 1)

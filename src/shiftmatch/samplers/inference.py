@@ -64,10 +64,11 @@ class Inference:
         *,
         folder: str | PathLike[str] | None = None,
         architecture: Architecture | None = None,
+        across_processes: bool = False,
     ) -> Posterior:
         """Draw, the first chain from the weights that `network` has, the others and the members of an ensemble from
         weights drawn anew. BatchNorm uses its running moments. With a `folder`, the same call resumes after an
-        interruption.
+        interruption; with `across_processes` chains and members are spread over those of torch.distributed.
         """
         network = copy.deepcopy(network).eval()
         if self.method == ENSEMBLE:
@@ -80,6 +81,7 @@ class Inference:
                 seed=self.seed,
                 folder=folder,
                 architecture=architecture,
+                across_processes=across_processes,
             )
         if self.method not in SAMPLERS:
             raise InputError(f"There is no method {self.method!r}; choose {', '.join(METHODS)}.")
@@ -94,6 +96,7 @@ class Inference:
             seed=self.seed,
             folder=folder,
             architecture=architecture,
+            across_processes=across_processes,
         )
 
     def density(self, network: nn.Module, data: tuple[Tensor, Tensor], batch: int | None) -> LogPosterior:

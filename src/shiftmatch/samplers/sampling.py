@@ -1,8 +1,9 @@
 """What a sampler is, and sample(): the one loop that every sampler runs in, and that resumes after an interruption."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
 
@@ -14,6 +15,7 @@ from shiftmatch.models import Architecture
 from shiftmatch.samplers.posterior import Params, Posterior, frozen_hash, params_of
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.parallel import track
+from shiftmatch.utils.processes import map_over_processes
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 SEPARATOR = "/"
@@ -123,18 +125,22 @@ def sample_chains(
     draws: int,
     seed: int,
     folder: str | os.PathLike[str] | None = None,
+    across_processes: bool = False,
     **options: Any,
 ) -> Posterior:
     """One chain from each start, with the seeds `seed`, `seed` + 1, …, merged; R̂ compares them.
 
-    The `options` are those of `sample`.
+    The `options` are those of `sample`. With `across_processes` the chains are spread over those of torch.distributed.
     """
-    chains = []
-    for index, start in enumerate(starts):
+
+    def chain(index: int) -> Posterior:
         generator = torch.Generator().manual_seed(seed + index)
         place = Path(folder) / f"chain-{index}" if folder else None
-        chains.append(sample(sampler, start, draws=draws, generator=generator, folder=place, **options))
-    return Posterior.merge(chains)
+        return sample(sampler, starts[index], draws=draws, generator=generator, folder=place, **options)
+
+    run: Callable[[Sequence[int]], Iterable[Posterior]] = partial(map, chain)
+    indices = range(len(starts))
+    return Posterior.merge(map_over_processes(run, indices) if across_processes else [*run(indices)])
 
 
 @final

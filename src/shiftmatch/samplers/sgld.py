@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from shiftmatch.samplers.density import LogDensity
 from shiftmatch.samplers.posterior import Params, Posterior, Scalar, add_scaled, standard_normal
 from shiftmatch.samplers.sampling import Sampler, sample
 from shiftmatch.utils.parallel import track
+from shiftmatch.utils.processes import map_over_processes
 
 Schedule = Callable[[int], float]
 """The number of steps taken so far -> the size of the next step."""
@@ -141,10 +142,12 @@ def deep_ensemble(
     momentum: float = 0.9,
     folder: str | os.PathLike[str] | None = None,
     architecture: Architecture | None = None,
+    across_processes: bool = False,
 ) -> Posterior:
     """Train `members` networks, each from its own start and with its own minibatches.
 
-    With a `folder`, members that are trained already are not trained again. BatchNorm stays in eval mode.
+    With a `folder`, members that are trained already are not trained again. BatchNorm stays in eval mode. With
+    `across_processes` the members are spread over those of torch.distributed.
 
     >>> from shiftmatch.samplers.density import log_posterior
     >>> density = log_posterior(nn.Linear(1, 2), (torch.ones(4, 1), torch.tensor([0, 0, 0, 1])))
@@ -152,10 +155,10 @@ def deep_ensemble(
     3
     """
     trainer = sgd(log_density, step_size=step_size, steps=steps, momentum=momentum)
-    trained = []
-    for index in track(range(members), "training members"):
+
+    def member(index: int) -> Posterior:
         generator = torch.Generator().manual_seed(seed + index)
-        run = sample(
+        return sample(
             trainer,
             start(generator),
             draws=1,
@@ -164,5 +167,9 @@ def deep_ensemble(
             folder=Path(folder) / f"member-{index}" if folder else None,
             architecture=architecture,
         )
-        trained.append(run)
-    return Posterior.merge(trained)
+
+    def run(indices: Sequence[int]) -> Iterator[Posterior]:
+        return map(member, track(indices, "training members"))
+
+    indices = range(members)
+    return Posterior.merge(map_over_processes(run, indices) if across_processes else [*run(indices)])

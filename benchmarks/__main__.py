@@ -17,7 +17,10 @@ from shiftmatch.utils.files import save_result
 HERE = Path(__file__).parent
 BASELINE, LATEST = HERE / "baseline.json", HERE / "latest.json"
 PAGE, MARK = HERE.parent / "docs" / "performance.md", "<!-- from benchmarks/baseline.json -->"
-SUBJECTS = "matching keeping large fitting memory averaging gradients corruptions startup".split()
+SUBJECTS = [
+    *("matching", "latency", "keeping", "large", "fitting", "scaling", "memory", "precision"),
+    *("averaging", "gradients", "corruptions", "startup"),
+]
 
 
 def main(

@@ -3,6 +3,8 @@
 Speed does not depend on the weights, so none have to be downloaded.
 """
 
+from importlib import import_module
+
 import torch
 from torch import Tensor, nn
 
@@ -19,6 +21,13 @@ def resnet50() -> nn.Module:
     """ResNet-50 for ImageNet."""
     torch.manual_seed(0)
     return sm.models.build("resnet50").eval()
+
+
+def efficientnet_lite0() -> nn.Module:
+    """EfficientNet-Lite0, from a package of the index that is installed with --no-deps."""
+    torch.manual_seed(0)
+    network: nn.Module = import_module("efficientnet_lite_pytorch").EfficientNet.from_name("efficientnet-lite0")
+    return network.eval()
 
 
 def images(count: int, channels: int, side: int) -> Tensor:

@@ -50,8 +50,10 @@ def test_fit_sample_and_evaluate_with_two_processes(tmp_path: Path) -> None:
         script = tmp_path / f"{out}.py"
         script.write_text(COMMANDS.format(paths=sys.path, out=out))
         command = [sys.executable, *start, str(script)]
-        place = {"cwd": tmp_path, "env": os.environ | {"OMP_NUM_THREADS": "1"}}  # as torchrun has it
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **place)
+        places = os.environ | {"OMP_NUM_THREADS": "1"}  # as torchrun has it
+        done = subprocess.run(
+            command, cwd=tmp_path, env=places, capture_output=True, text=True, timeout=300, check=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         said[out] = done.stdout.replace(f"{out}/", "")
     assert said["one"].splitlines() == said["two"].splitlines()

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,7 +123,8 @@ class CifarSetting:
             except DataNotFoundError as error:
                 if not (wanted.optional or (self.networks.shipped and wanted.kind != SGD)):
                     raise
-                missing[wanted.name] = str(error).replace(f"{data_folder(data)}/", "")
+                folders = (f"{data_folder(data)}/", f"{Path(__file__).parents[1]}/")
+                missing[wanted.name] = reduce(lambda text, folder: text.replace(folder, ""), folders, str(error))
         return ready, missing
 
     def _predictor(self, wanted: Combination, data: Root, folder: Path) -> Predictor:

@@ -13,6 +13,7 @@ from torch.nn.functional import interpolate
 
 from paper.cifar import (
     AUTO,
+    MOMENTS,
     PAPER,
     ROWS,
     SPECTRUM,
@@ -24,7 +25,7 @@ from paper.cifar import (
     released_statistics,
 )
 from paper.claims import CLEAN, Claim, beside, stated
-from paper.mnist import EMPCOV, MnistPosteriors, spread
+from paper.mnist import EMPCOV, spread
 from paper.mnist import ENSEMBLE as MNIST_ENSEMBLE
 from paper.mnist import HMC as MNIST_HMC
 from paper.plots import bars_by_set
@@ -69,14 +70,14 @@ LITTLE = 0.05
 
 @dataclass(frozen=True)
 class Detection:
-    """CIFAR-10 networks shown other sets and, if `digits` says so, the shipped LeNets shown clothes.
+    """CIFAR-10 networks shown other sets and, with `draws`, the shipped LeNets shown clothes.
 
     Known and other images are matched in batches of their own.
     """
 
     setting: CifarSetting = field(default_factory=CifarSetting)
     outside: tuple[str, ...] = ("cifar100", "svhn")
-    digits: MnistPosteriors | None = None
+    draws: int = 0  # of the shipped LeNets, which are shown clothes
     depth: int | None = None  # of a released network, which is shown the same sets
 
     def run(self, data: Root, folder: Path) -> Scores:
@@ -85,12 +86,11 @@ class Detection:
         methods, missing = self.setting.predictors(every, data, folder)
         sets = {name: _colour(_first(name, self.setting.images, data)) for name in ("cifar10", *self.outside)}
         rows = detect(methods, sets, preprocess, self.setting.batch, folder)
-        if self.digits:
-            clothes = _first("fashion-mnist", self.digits.images, data)
-            digits = embedded.images().first(self.digits.images).images[torch.arange(self.digits.images)]
-            shown = {"mnist": digits, "fashion-mnist": clothes}
-            lenets, distances = _lenets(self.digits.draws)
-            lenets = self.digits.methods(data) | lenets
+        if self.draws:
+            shipped = embedded.images().first(self.setting.images)
+            digits = shipped.images[torch.arange(len(shipped))]
+            shown = {"mnist": digits, "fashion-mnist": _first("fashion-mnist", self.setting.images, data)}
+            lenets, distances = _lenets(self.draws)
             rows += detect(lenets, shown, embedded.preprocess, self.setting.batch, folder, distances=distances)
         if self.depth:
             name = networks_named((self.depth,))
@@ -213,18 +213,17 @@ def _parts(pixels: Pixels, batch: int) -> Sequence[Pixels]:
 
 
 def _lenets(draws: int) -> tuple[dict[str, Predictor], dict[str, Distances]]:
-    """The shipped LeNets matched to the statistics that ship with them, and their distances, by their plain names."""
-    kinds = {MNIST_HMC: "gaussian", EMPCOV: "empcov", MNIST_ENSEMBLE: "ensemble"}
-    members = {name: spread(embedded.posterior(kind), draws) for name, kind in kinds.items()}
-    known = {
-        name: statistics[:: ceil(len(statistics) / draws)]
-        for name, kind in kinds.items()
-        for statistics in [embedded.statistics(kind)]
-    }
-    matched: dict[str, Predictor] = {
-        f"{name} + {SPECTRUM}": average(match_members(members[name], known[name])) for name in kinds
-    }
-    return matched, {name: Distances(members[name], known[name]) for name in kinds}
+    """The shipped LeNets, plain and matched to the statistics that ship with them; their distances by plain name."""
+    ways = {"Spectrum": SPECTRUM, "SpatialKronecker": ROWS, "ChannelMoments": MOMENTS}
+    methods: dict[str, Predictor] = {}
+    distances = {}
+    for name, kind in ((MNIST_HMC, "gaussian"), (EMPCOV, "empcov"), (MNIST_ENSEMBLE, "ensemble")):
+        members = spread(embedded.posterior(kind), draws)
+        known = {c: embedded.statistics(kind, c) for c in embedded.SHIPPED[kind]}
+        known = {c: statistics[:: ceil(len(statistics) / draws)] for c, statistics in known.items()}
+        methods[name], distances[name] = average(members), Distances(members, known["Spectrum"])
+        methods |= {f"{name} + {ways[c]}": average(match_members(members, found)) for c, found in known.items()}
+    return methods, distances
 
 
 def _first(name: str, count: int, data: Root) -> Pixels:

@@ -56,8 +56,8 @@ _ABLATION = {
 }
 _MIXED = CIFAR | {"small": replace(CIFAR["small"], severities=(5,))}
 _DETECTION = {
-    "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",), depth=8),
-    "small": Detection(CIFAR["small"], ("fashion-mnist", "mnist"), MnistPosteriors(images=1000, draws=10), depth=20),
+    "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",), draws=2, depth=8),
+    "small": Detection(CIFAR["small"], ("fashion-mnist", "mnist"), draws=10, depth=20),
     "paper": Detection(),
 }
 _SAMPLE = ImageNet(Sample(), images=250, train=(50, 250), batch=250, corruptions=_FEW, severities=(5,), workers=2)

@@ -56,7 +56,7 @@ _ABLATION = {
 }
 _MIXED = CIFAR | {"small": replace(CIFAR["small"], severities=(5,))}
 _DETECTION = {
-    "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",), draws=2, depth=8),
+    "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",), depth=8),
     "small": Detection(CIFAR["small"], ("fashion-mnist", "mnist"), draws=10, depth=20),
     "paper": Detection(),
 }

@@ -99,13 +99,13 @@ def find(scores: Scores, baseline: str = BASELINE, method: str = METHOD) -> Sequ
 
 
 def method_in(methods: Sequence[str], name: str) -> str:
-    """The name itself; if no method has it, the first whose name begins with it: ShiftMatch is ShiftMatch: spectrum.
+    """The name itself; if no method has it, its default structure, else the first whose name begins with it.
 
-    >>> method_in(["plain", "ShiftMatch: spectrum", "ShiftMatch (paper)"], "ShiftMatch")
+    >>> method_in(["plain", "ShiftMatch (paper)", "ShiftMatch: spectrum"], "ShiftMatch")
     'ShiftMatch: spectrum'
     """
     begin = (known for known in methods if known.startswith((f"{name}:", f"{name} (")))
-    return name if name in methods else next(begin, name)
+    return next((known for known in (name, f"{name}: spectrum") if known in methods), next(begin, name))
 
 
 def compare(grid: Grid, baseline: str, method: str) -> PairedComparison | None:

@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     save_file({"w": torch.ones(1)}, tmp_path / "tensors")
     with pytest.raises(FileFormatError, match="does not hold a posterior"):
         Posterior.load(tmp_path / "tensors")
+
+
+def test_members_can_be_sent_to_other_processes() -> None:
+    members = chain(3).models()
+    sent, images = pickle.loads(pickle.dumps(members)), torch.randn(5, 1, 2, 2)
+    assert len(sent) == 3
+    for ours, theirs in zip(members, sent, strict=True):
+        assert torch.equal(ours(images), theirs(images))

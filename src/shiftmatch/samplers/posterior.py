@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from os import PathLike
 from typing import Any, final, overload
 
@@ -167,9 +168,8 @@ class Posterior:
             if self.architecture is None:
                 raise InputError("This posterior does not name its network; pass one: posterior.models(network).")
             template = self.architecture.build()
-        network = template
-        self._check_fits(network)
-        return LazySequence(len(self), lambda index: _member(network, self[index]))
+        self._check_fits(template)
+        return LazySequence(len(self), partial(_drawn, template, self))  # a lambda could not go to worker processes
 
     def _check_fits(self, network: nn.Module) -> None:
         frozen = [info["frozen"] for info in self.info.get("chains", [self.info]) if "frozen" in info]
@@ -216,6 +216,10 @@ def _working(value: Tensor) -> Tensor:
 def frozen_hash(model: nn.Module, sampled: Container[str]) -> str:
     """A hash of the parameters of a network that are not sampled, and of its buffers."""
     return content_hash({k: v for k, v in model.state_dict().items() if k not in sampled and not k.endswith(COUNTER)})
+
+
+def _drawn(network: nn.Module, posterior: Posterior, index: int) -> nn.Module:
+    return _member(network, posterior[index])
 
 
 def _member(template: nn.Module, draw: Params) -> nn.Module:

@@ -3,6 +3,7 @@
 import random
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import nn
@@ -18,12 +19,15 @@ def interrupted(
     for attempt in range(MAX_ATTEMPTS):
         if count == times:
             return
-        previous = signal.signal(signal.SIGALRM, _interrupt)
+        rung: list[int] = []
+        previous = signal.signal(signal.SIGALRM, partial(_interrupt, rung))
         try:
             signal.setitimer(signal.ITIMER_REAL, moments.uniform(0.0005, within))
             for _ in range(REPEATS):
                 tasks[attempt % len(tasks)]()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ValueError):  # inside a library in C an interrupt may come out as its own error
+            if not rung:
+                raise
             count += 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -42,5 +46,6 @@ def state(net: nn.Module) -> tuple[object, ...]:
     return *process, torch.get_num_threads(), torch.is_autocast_enabled("cpu"), modules, weights
 
 
-def _interrupt(*_: object) -> None:
+def _interrupt(rung: list[int], number: int, frame: object) -> None:
+    rung.append(number)
     raise KeyboardInterrupt

@@ -1,5 +1,6 @@
 """Log densities over parameters: of a function, and the log posterior of a network over all the data or minibatches."""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -146,5 +147,10 @@ def log_posterior(
                 "depend on the other images. Call model.eval() first: BatchNorm then uses its running moments."
             )
     return LogPosterior(
-        model, data, likelihood, prior or gaussian(prior_scale**-2), temperature, batch_size, micro_batch
+        _own(model), data, likelihood, prior or gaussian(prior_scale**-2), temperature, batch_size, micro_batch
     )
+
+
+def _own(model: nn.Module) -> nn.Module:
+    """Modules of our own over the same tensors: a call with other parameters must not be seen in the user's network."""
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())})

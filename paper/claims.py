@@ -72,6 +72,15 @@ def stated(
     return Claim(what, published, f"{scale * found.value:.{digits}f}{unit}", shown, found.n, judge(found, accepted))
 
 
+def promised(what: str, found: Mean, least: float, *, unit: str = " points") -> Claim:
+    """What this package promises, not the paper: a number that is at least so large.
+
+    >>> promised("gain", Mean(0.05, 0.001, 1000), 0.0).verdict.value
+    'agrees'
+    """
+    return stated(what, found, (least, inf), published="ours", scale=100.0, unit=unit)
+
+
 def beside(what: str, found: Mean, published: float, *, within: float, scale: float = 1.0, unit: str = "") -> Claim:
     """A number beside the published one; `within` is what it may differ by and still count as the same.
 

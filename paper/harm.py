@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paper.cifar import AUTO, MOMENTS, PLAIN, ReleasedSetting, first_batches
-from paper.claims import CLEAN, Claim, stated
+from paper.claims import CLEAN, Claim, promised
 from paper.imagenet import Photographs, Sample
 from paper.mnist import ENSEMBLE, HMC, MnistPosteriors, spread
 from paper.mnist import PIECE as DIGITS_PIECE
@@ -101,15 +101,15 @@ class NoHarm:
             losses = {cell: _against_better(cells) for cell, cells in _cells(rows).items()}
             worst = min(losses, key=lambda cell: losses[cell].value)
             what = f"{name}: the worst of {len(losses)} cells ({' '.join(map(str, worst))}) is not below the better of "
-            claims.append(_promise(f"{what}plain and channel moments by over 1 point", losses[worst], -ALLOWED))
+            claims.append(promised(f"{what}plain and channel moments by over 1 point", losses[worst], -ALLOWED))
             beyond = sum(loss.value < -ALLOWED for loss in losses.values())
             claims[-1] = claims[-1]._replace(ours=f"{claims[-1].ours} ({beyond} of {len(losses)} below -1)")
             kept = _kept(rows)
-            claims.append(_promise(f"{name}: 90 % of the mean gain is kept", kept, KEPT))
+            claims.append(promised(f"{name}: 90 % of the mean gain is kept", kept, KEPT, unit=" %"))
             plain = rows.difference(AUTO, PLAIN)
             if plain is not None:
                 claims.append(
-                    _promise(f"{name}: a gain on average", Mean(plain.mean, plain.stderr, _images(rows)), 0.0)
+                    promised(f"{name}: a gain on average", Mean(plain.mean, plain.stderr, _images(rows)), 0.0)
                 )
         return claims
 
@@ -143,10 +143,6 @@ def _kept(rows: Scores) -> Mean:
 
 def _images(rows: Scores) -> int:
     return next(iter(rows)).n or 0
-
-
-def _promise(what: str, found: Mean, least: float) -> Claim:
-    return stated(what, found, (least, inf), published="ours", scale=100.0, unit=" %" if least == KEPT else " points")
 
 
 def _some(images: Labelled, index: Tensor, name: str) -> Labelled:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from paper.cifar import RELEASED_PIECE, first_batches, released, released_preprocess
-from paper.claims import CLEAN, Claim, Z, mean, stated
+from paper.claims import CLEAN, Claim, Z, mean, promised
 from paper.run import Figures, Root
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
 from shiftmatch.data.inventory import Severity, load
@@ -142,22 +142,22 @@ class BatchSizes:
             names = [named_size(f"channel moments ({prior})", size) for prior in MOMENTS_PRIORS]
             best = max(names, key=lambda name: mean(scores, name).value)
             what = f"batch {size}: the spectrum is not below channel moments with their better prior"
-            claims.append(_promise(what, _gain(scores, named_size("spectrum", size), best), 0.0))
+            claims.append(promised(what, _gain(scores, named_size("spectrum", size), best), 0.0))
         if {16, 1000} <= set(self.sizes):
             less = _gain(scores, named_size("spectrum", 16), named_size("spectrum", 1000))
             allowed = -0.04 * mean(scores, named_size("spectrum", 1000)).value
-            claims.append(_promise("batch 16 keeps 96 % of what batch 1,000 has", less, allowed))
+            claims.append(promised("batch 16 keeps 96 % of what batch 1,000 has", less, allowed))
         for size, allowed in ((64, -0.01), (16, -0.025)):
             if size in self.sizes:
                 loss = _gain(scores.where(corruption=CLEAN), named_size("spectrum", size), PLAIN, clean=True)
-                claims.append(_promise(f"batch {size}: clean within {-100 * allowed:g} points of plain", loss, allowed))
+                claims.append(promised(f"batch {size}: clean within {-100 * allowed:g} points of plain", loss, allowed))
         if 200 in self.sizes:
             batch = named_size("spectrum", 200)
             claims.append(
-                _promise("a stream of single images: within 1.5 of batch 200", _gain(scores, STREAM, batch), -0.015)
+                promised("a stream of single images: within 1.5 of batch 200", _gain(scores, STREAM, batch), -0.015)
             )
             what = f"a stream that changes every {self.period} images: within 3 of batch 200"
-            claims.append(_promise(what, _gain(scores, CHANGING, batch), -0.03))
+            claims.append(promised(what, _gain(scores, CHANGING, batch), -0.03))
         return claims
 
 
@@ -178,10 +178,6 @@ def _gain(scores: Scores, better: str, worse: str, *, clean: bool = False) -> Me
     n = next(iter(chosen)).n
     values = [mean(scores, name, clean=clean).value for name in (better, worse)]
     return Mean(values[0] - values[1], None if paired is None else paired.stderr, n)
-
-
-def _promise(what: str, found: Mean, least: float) -> Claim:
-    return stated(what, found, (least, inf), published="ours", scale=100.0, unit=" points")
 
 
 def _line(axes: object, sizes: object, points: list[Mean], **style: object) -> None:

@@ -12,17 +12,6 @@ from shiftmatch.matching.groups import find_groups
 
 
 @pytest.fixture
-def net() -> InPlaceNet:
-    torch.manual_seed(0)
-    return InPlaceNet().double().eval()
-
-
-@pytest.fixture
-def statistics(net: InPlaceNet) -> sm.Statistics:
-    return sm.fit(net, maps(400, 3, 8, 8), progress=False)
-
-
-@pytest.fixture
 def mixed() -> Tensor:
     """Every third image is dim."""
     x = maps(90, 3, 8, 8, seed=1)

@@ -11,17 +11,6 @@ import shiftmatch as sm
 from shiftmatch.errors import InputError, StatisticsMismatchError
 
 
-@pytest.fixture
-def net() -> InPlaceNet:
-    torch.manual_seed(0)
-    return InPlaceNet().double().eval()
-
-
-@pytest.fixture
-def statistics(net: InPlaceNet) -> sm.Statistics:
-    return sm.fit(net, maps(400, 3, 8, 8), progress=False)
-
-
 def test_the_first_batch_is_matched_as_match_does(net: InPlaceNet, statistics: sm.Statistics) -> None:
     x = 2 * maps(64, 3, 8, 8, seed=1) + 1
     assert_close(sm.stream(net, statistics)(x), sm.match(net, statistics)(x).detach())

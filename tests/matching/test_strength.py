@@ -14,12 +14,6 @@ INFINITY = float("inf")
 
 
 @pytest.fixture
-def net() -> InPlaceNet:
-    torch.manual_seed(0)
-    return InPlaceNet().double().eval()
-
-
-@pytest.fixture
 def statistics(net: InPlaceNet) -> sm.Statistics:
     """Without moments by class: to a network that was not trained every change looks like one of classes."""
     found = sm.fit(net, maps(400, 3, 8, 8), progress=False)

@@ -1,4 +1,4 @@
-"""How far apart two sets of features are, by their moments, and how far sampling alone would take them."""
+"""How far apart two sets of features are, by their moments, and how far sampling error would take them."""
 
 from math import hypot, inf
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def _trace(moments: Moments) -> torch.Tensor:
 
 
 class Distance(NamedTuple):
-    """How far a batch is from training, how far sampling alone may take it, and the standard score of the distance."""
+    """How far a batch is from training, how far sampling error may take it, and the standard score of the distance."""
 
     value: float
     limit: float
@@ -160,7 +160,7 @@ def _log_ratio(energy: Tensor, usual: Tensor, floor: Tensor) -> tuple[Tensor, Te
 
 
 def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], trust: float) -> Distance:
-    """√(|δ|² / d), with the limit that sampling alone keeps to.
+    """√(|δ|² / d), with the limit that sampling error keeps to.
 
     δ is a mean over images, which vary by C; without a shift |δ|² has mean tr C and variance 2 tr C², and is nearly a
     multiple of χ² (Satterthwaite), whose cube root is nearly Gaussian (Wilson and Hilferty).

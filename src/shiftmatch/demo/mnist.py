@@ -51,7 +51,7 @@ PICTURES = 8
 """Digits drawn of each."""
 
 BATCH = 1000
-"""Images that are matched together."""
+"""Images that are matched as one batch."""
 
 MAX_THREADS = 4
 """Each holds the features of one batch."""
@@ -167,7 +167,7 @@ def _right(predict: Average, x: Images, labels: Tensor) -> Right:
 
 
 def _before_and_after(x: Float[Tensor, "n c h w"]) -> tuple[Pixels, Pixels]:
-    """A few digits as they come, and after the first site, where all of them are matched together."""
+    """A few digits as they come, and after the first site, where all of them are matched as one batch."""
     after = SiteMatcher(embedded.statistics("gaussian")[-1]["input"], Prior(0, 0))(x)
     return embedded.pixels(x[:PICTURES]), embedded.pixels(after[:PICTURES])
 

@@ -59,7 +59,9 @@ def _classes_over_processes(found: ClassMoments) -> ClassMoments:
     return ClassMoments(total[:, 0], mean, scatter / total.clamp_min(TINY))
 
 
-def transport_together(covariance: Covariance, x: Features, target: Target, prior: Prior, images: int) -> Features:
+def transport_across_processes(
+    covariance: Covariance, x: Features, target: Target, prior: Prior, images: int
+) -> Features:
     """Move the share of a batch that this process has by the moments of the whole: one all-reduce."""
     if not isinstance(covariance, ChannelMoments | Spectrum):
         raise InputError(

@@ -142,15 +142,15 @@ def match(
         model: the trained network; it stays as it was, and shares its weights with what is returned.
         statistics: what `fit` has measured in it.
         strength: how far to match. "full" is one pass per batch. "auto" averages plain, channel moments and spectrum,
-            weighted by how sure the network is of the batch: three passes, and it does no harm where matching would;
+            weighted by how sure the network is of the batch: three passes, less matching where that makes it unsure;
             its outputs are log-probabilities. "moments" matches channel moments only, and a number from 0 (plain) to 1
             (full) lets the training statistics count for so many times more images.
         prior_images: how many images the training statistics count for beside the n of a batch, that is with weight
-            N/(N+n); for a Spectrum a pair, in the channels' moments and in the shape of the spectrum. 0 trusts the
-            batch alone, infinity leaves the features alone. The default is that of the covariance.
+            N/(N+n); for a Spectrum a pair, in the channels' moments and in the shape of the spectrum. 0 trusts only
+            the batch, infinity leaves the features as they are. The default is that of the covariance.
         check_weights: whether to refuse a network with other weights than the one that was fitted.
         across_processes: whether the batches of all processes under torch.distributed are matched as one, with one
-            all-reduce per site; their shares may differ in size. "auto" decides in one process alone.
+            all-reduce per site; their shares may differ in size. "auto" decides within one process.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> images = torch.randn(128, 3, 8, 8)

@@ -11,7 +11,7 @@ from shiftmatch.core.moments import Moments
 from shiftmatch.core.spectrum import Prior
 from shiftmatch.core.views import Target
 from shiftmatch.errors import InputError, ShiftMatchError
-from shiftmatch.matching.distributed import transport_together
+from shiftmatch.matching.distributed import transport_across_processes
 from shiftmatch.matching.statistics import SiteStatistics, part_covariance
 from shiftmatch.shapes import Size
 
@@ -38,7 +38,7 @@ class PartMatcher(nn.Module):
     def forward(self, x: Tensor, images: Size) -> Tensor:
         """The features of that many images, matched."""
         if self.across_processes:
-            return transport_together(self.covariance, x, self.target, self.prior, int(images))
+            return transport_across_processes(self.covariance, x, self.target, self.prior, int(images))
         return self.covariance.transport(x, self.target, self.prior, images)
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]

@@ -127,7 +127,7 @@ class AutoMatchedModel(nn.Module):
         if len(groups) < 2:
             return self._decided_for_group(inputs)
         decisions, log_p = zip(*(self._decided_for_group(inputs.at(group)) for group in groups), strict=True)
-        return _together(decisions), torch.cat(log_p)[torch.cat(groups).argsort()]
+        return _mean_decision(decisions), torch.cat(log_p)[torch.cat(groups).argsort()]
 
     def _groups(self, inputs: Inputs) -> list[Tensor]:
         """The places of images that look alike; nothing for other inputs than images of the size that was fitted."""
@@ -233,7 +233,7 @@ def _averaged(
     return decision, (mixed / temperature).log_softmax(-1)
 
 
-def _together(groups: Sequence[Decision]) -> Decision:
+def _mean_decision(groups: Sequence[Decision]) -> Decision:
     """The mean over groups, image by image."""
     images = sum(group.images for group in groups)
 

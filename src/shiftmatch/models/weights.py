@@ -77,8 +77,8 @@ def _read(path: Path) -> Any:
         return _read_safetensors(path)
     if _is_scripted(path):
         raise InputError(
-            f"{path} is a TorchScript program: its layers are compiled into it and cannot be matched. Save the weights "
-            f"alone, torch.save(torch.jit.load('{path.name}').state_dict(), 'net.pt'), and name the function that "
+            f"{path} is a TorchScript program: its layers are compiled into it and cannot be matched. Save only the "
+            f"weights, torch.save(torch.jit.load('{path.name}').state_dict(), 'net.pt'), and name the function that "
             f"builds the network."
         )
     try:
@@ -88,7 +88,7 @@ def _read(path: Path) -> Any:
             return _read_safetensors(path)
         raise FileFormatError(
             f"{path} holds more than weights (such as a whole pickled network), and opening that could run code, or it "
-            f"is no file of torch.save. Save the weights alone: torch.save(net.state_dict(), 'net.pt')."
+            f"is no file of torch.save. Save only the weights: torch.save(net.state_dict(), 'net.pt')."
         ) from error
     except Exception as error:  # torch's reader raises whatever it meets in a damaged file
         raise FileFormatError(f"{path} is damaged or no file of weights ({error}). Copy or save it again.") from error

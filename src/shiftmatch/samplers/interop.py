@@ -70,12 +70,12 @@ def from_laplace(
 
 
 def _last(params: Params, count: int) -> Params:
-    """The last parameters that have `count` elements together."""
+    """The last parameters that have `count` elements in all."""
     names = list(params)[::-1]
     for kept, total in enumerate(accumulate(params[name].numel() for name in names), start=1):
         if total == count:
             return {name: params[name] for name in names[:kept][::-1]}
-    raise InputError(f"The draws have {count} numbers each, which no last layers of this network have together.")
+    raise InputError(f"The draws have {count} numbers each, which no last layers of this network have in all.")
 
 
 def _unflatten(row: Tensor, like: Params) -> Iterator[tuple[str, Tensor]]:

@@ -147,7 +147,7 @@ def empcov(
 
     All other parameters have the precision `weight_decay`. Pixels that never change make Σ singular: `jitter` is added
     to its diagonal (the published code has 1e-10, which holds the weights of those pixels at 0), or the
-    `pseudo_inverse` leaves them to `weight_decay` alone.
+    `pseudo_inverse` leaves them to `weight_decay`.
 
     >>> prior = empcov("w", torch.eye(2).double(), weight_decay=1.0, empcov_decay=1.0)
     >>> prior({"w": torch.ones(1, 2), "b": torch.ones(1)}).item()

@@ -89,7 +89,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _submit(pool: ProcessPoolExecutor, function: Callable[..., Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Start the workers so that Ctrl-C is for their parent alone, also while they are starting."""
+    """Start the workers so that only their parent answers Ctrl-C, also while they are starting."""
     if threading.current_thread() is not threading.main_thread():
         return pool.map(partial(_call, function), items)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which processes inherit

@@ -149,7 +149,7 @@ def _identity(path: str | PathLike[str]) -> tuple[int, int] | None:
 
 
 def load_header(path: str | PathLike[str], *, kind: str, version: int) -> dict[str, Any]:
-    """Read the header alone."""
+    """Read only the header."""
     with _opened(path, kind, version) as (_, header):
         return {name: value for name, value in header.items() if name != CHECKSUM}
 

@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-CODE := src tests examples benchmarks paper
+CODE := src tests examples benchmarks paper docs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz lint check format bench bench-baseline bench-compare clean
+.PHONY: help setup demo docs test coverage fuzz lint check format bench bench-baseline bench-compare clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -14,7 +14,7 @@ help:  ## show this list
 setup: $(READY)  ## create .venv with the package and everything its tests need
 
 # In stages, so that torch is taken from the pinned version before any package asks for a range of it.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py src/shiftmatch/core/_kernels.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -23,8 +23,15 @@ $(READY): pyproject.toml constraints.txt
 demo: setup  ## see it work: MNIST-C in under a minute, as a table and a page
 	$(BIN)/shiftmatch demo --out out/demo.html
 
+docs: setup  ## build the documentation: out/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "The site is in out/site/index.html"
+
 test: setup  ## run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+coverage: setup  ## run every test, and say which branches of src no test takes
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered --cov-report=json:out/coverage.json
 
 fuzz: setup  ## read 200,000 damaged files: none may crash, hang or fill the memory
 	$(BIN)/python -m tests.fuzz --out paper/results/fuzz.json

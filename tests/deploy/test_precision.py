@@ -1,7 +1,6 @@
 """Half precision, and devices that are not at hand: statistics stay in single precision, and nothing leaves its device.
 
-There is no GPU where these tests run, and PyTorch's build for CPUs cannot pretend to have one: tensors that only have a
-shape stand in for it.
+There is no GPU where these tests run: tensors that only have a shape and say that they are on one stand in for it.
 """
 
 from typing import Any
@@ -10,10 +9,12 @@ import pytest
 import torch
 from made_matched import corrupted, matched, small_network
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.testing import assert_close
-from torch.utils._pytree import tree_map
 
 import shiftmatch as sm
+
+aten = torch.ops.aten
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -61,17 +62,43 @@ def test_meta_tensors_pass_through(covariance: sm.Covariance) -> None:
     assert (found.device.type, found.shape) == ("meta", (50, 10))
 
 
-@pytest.mark.usefixtures("without_values")
-def test_fake_tensors_pass_through() -> None:
-    robust, mode = matched(), FakeTensorMode()  # of a GPU only where PyTorch was built for one
+class WithoutGuards(TorchFunctionMode):
+    """x[…] and copy_ by other operations: in these PyTorch's build for CPUs asks for a GPU that only pretends."""
 
-    def fake(x: Any) -> Any:
-        return mode.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.copy_:
+            assert args[0].device == args[1].device
+            return args[0]
+        if func is not torch.Tensor.__getitem__:
+            return func(*args, **(kwargs or {}))
+        x, places = args[0], args[1] if isinstance(args[1], tuple) else (args[1],)
+        left = x.ndim - sum(place is not None and place is not ... for place in places)
+        axis = 0
+        for place in places:
+            if place is ...:
+                axis += left
+            elif isinstance(place, int):
+                x = x.select(axis, place)
+            else:
+                x = x.unsqueeze(axis) if place is None else aten.slice.Tensor(x, axis, place.start, place.stop)
+                axis += 1
+        return x
+
+
+@pytest.mark.usefixtures("without_values")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("covariance", [sm.Spectrum(), sm.ChannelMoments()], ids=repr)
+def test_fake_tensors_stay_on_their_device(device: str, dtype: torch.dtype, covariance: sm.Covariance) -> None:
+    robust, mode = matched(covariance=covariance).to(dtype), FakeTensorMode()
+
+    def fake(x: Any) -> Any:  # an operation between devices would be refused
+        with mode:
+            return x if x is None else torch.empty(x.shape, dtype=x.dtype, device=device)
 
     for module in robust.modules():
         for tensors in (module._parameters, module._buffers):
-            tensors.update(tree_map(fake, dict(tensors)))
-    x = fake(corrupted(50))
-    with mode, torch.no_grad():
-        found = robust(x)
-    assert (type(found), found.shape) == (FakeTensor, (50, 10))
+            tensors.update({name: fake(x) for name, x in tensors.items()})
+    with mode, WithoutGuards(), torch.no_grad():
+        found = robust(torch.empty(50, 3, 8, 8, dtype=dtype, device=device))
+    assert (type(found), found.device.type, found.dtype, found.shape) == (FakeTensor, device, dtype, (50, 10))

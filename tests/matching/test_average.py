@@ -1,10 +1,8 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from peak_memory import needs_proc, printed_memory
 from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
@@ -69,24 +67,10 @@ def test_nothing_to_average_is_refused() -> None:
 
 
 MEMORY = """
-import sys, torch
-from pathlib import Path
-from torch import nn
 from shiftmatch.matching.average import average
 from shiftmatch.samplers.posterior import Posterior
 
-def used():  # memory of this process's own, without the pages of files that the system may drop at any time
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status["RssAnon"].split()[0])
-
-class Probe(nn.Linear):
-    peak = 0
-    def forward(self, x):
-        Probe.peak = max(Probe.peak, used())
-        return super().forward(x)
-
-torch.set_num_threads(1)
-network, x = Probe(1000, 1000), torch.randn(10, 1000)
+network, x = nn.Sequential(nn.Linear(1000, 1000), Probe()), torch.randn(10, 1000)
 average([network])(x)
 before = used()
 average(Posterior.load(sys.argv[1]).models(network))(x)
@@ -94,17 +78,12 @@ print(Probe.peak - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+@needs_proc
 def test_twenty_draws_take_at_most_half_more_memory_than_one(tmp_path: Path) -> None:
-    used = {}
+    taken = {}
     for draws in (1, 20):
         file = tmp_path / f"{draws}.safetensors"
-        Posterior.of([nn.Linear(1000, 1000).state_dict() for _ in range(draws)]).save(file)
-        source = str(Path(__file__).parents[1] / "src")
-        command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r})\n{MEMORY}", str(file)]
-        # By default the C library keeps freed memory for later, which would be counted.
-        environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-        result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-        used[draws] = int(result.stdout)
-    assert used[1] > 3000, "one draw alone has four million bytes"
-    assert used[20] < 1.5 * used[1], used
+        Posterior.of([nn.Sequential(nn.Linear(1000, 1000)).state_dict() for _ in range(draws)]).save(file)
+        taken[draws] = printed_memory(MEMORY, file)
+    assert taken[1] > 3000, "one draw alone has four million bytes"
+    assert taken[20] < 1.5 * taken[1], taken

@@ -7,7 +7,7 @@ from randomness import maps
 from torch import Tensor
 
 import shiftmatch as sm
-from shiftmatch.core.fingerprint import measure_fingerprint
+from shiftmatch.core.distance import measure_fingerprint
 from shiftmatch.matching.groups import find_groups
 
 

@@ -1,10 +1,8 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from peak_memory import needs_proc, printed_memory
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -82,51 +80,30 @@ def test_what_does_not_belong_together_is_refused(members: list[nn.Module], trai
 
 
 MEMORY = """
-import sys, torch
-from pathlib import Path
-from torch import nn
+from shiftmatch.matching import members
 from shiftmatch.matching.average import average
-import shiftmatch.matching.members as members
-from shiftmatch.matching.members import load_members, match_members
-members.MAX_KEPT_BYTES = 0
 from shiftmatch.samplers.posterior import Posterior
 
-def used():  # memory of this process's own, without the pages of files that the system may drop at any time
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status["RssAnon"].split()[0])
-
-class Probe(nn.ReLU):
-    peak = 0
-    def forward(self, x):
-        Probe.peak = max(Probe.peak, used())
-        return super().forward(x)
-
-torch.set_num_threads(1)
+members.MAX_KEPT_BYTES = 0
 network = nn.Sequential(nn.Linear(4000, 200), Probe(), nn.Linear(200, 4))
 x = torch.randn(100, 4000)
-posterior, statistics = Posterior.load(sys.argv[1]).models(network), load_members(sys.argv[2])
+posterior, statistics = Posterior.load(sys.argv[1]).models(network), members.load_members(sys.argv[2])
 for _ in range(2):  # the second time counts; what is loaded once has been loaded
     Probe.peak, before = 0, used()
-    average(match_members(posterior, statistics, prior_images=100))(x)
+    average(members.match_members(posterior, statistics, prior_images=100))(x)
 print(Probe.peak - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+@needs_proc
 def test_twenty_matched_draws_take_at_most_half_more_memory_than_one(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(4000, 200), nn.ReLU(), nn.Linear(200, 4))
-    used = {}
+    taken = {}
     for draws in (1, 20):
         posterior, statistics = tmp_path / f"{draws}.posterior", tmp_path / f"{draws}.statistics"
         Posterior.of([network.state_dict() for _ in range(draws)]).save(posterior)
         saved = Posterior.load(posterior).models(network)
         fit_members(saved, torch.randn(50, 4000), statistics, sites="0")
-        source = str(Path(__file__).parents[2] / "src")
-        code = f"import sys; sys.path.insert(0, {source!r})\n{MEMORY}"
-        # By default the C library keeps freed memory for later, which would be counted.
-        environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-        command = [sys.executable, "-c", code, str(posterior), str(statistics)]
-        result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-        used[draws] = int(result.stdout)
-    assert used[1] > 3000, "one draw alone has three million bytes"
-    assert used[20] < 1.5 * used[1], used
+        taken[draws] = printed_memory(MEMORY, posterior, statistics)
+    assert taken[1] > 3000, "one draw alone has three million bytes"
+    assert taken[20] < 1.5 * taken[1], taken

@@ -1,5 +1,8 @@
 """Saved networks and packs of statistics come back bit for bit; other preprocessing is refused by name."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +40,28 @@ def test_a_pack_is_read_bit_for_bit_and_its_card_says_what_it_is(tmp_path: Path)
     card = (tmp_path / "README.md").read_text()
     for expected in ("random numbers", "images: 100", "cat, dog", "mean: [0.5]", "9 to 11", statistics.weights_hash):
         assert expected in card
+
+
+READ = """
+import torch, shiftmatch as sm
+from made_matched import corrupted, small_network
+net, x = small_network(), corrupted(150)
+packed = sm.match(net, sm.Statistics.from_pretrained(folder), prior_images=12)
+torch.save([sm.load(f"{folder}/net.matched", net)(x).detach(), packed(x).detach()], f"{folder}/found.pt")
+"""
+
+
+def test_another_process_gets_the_same_bits(tmp_path: Path) -> None:
+    net, x = small_network(), corrupted(150)
+    statistics = sm.fit(net, images(100), progress=False)
+    robust = sm.match(net, statistics, prior_images=12)
+    robust.save(tmp_path / "net.matched")
+    statistics.save_pretrained(tmp_path, data="random numbers")
+    settings = f"import sys; sys.path[:0] = {[str(Path(__file__).parents[1]), *sys.path]!r}; folder = {str(tmp_path)!r}"
+    threads = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    subprocess.run([sys.executable, "-c", settings + READ], check=True, env=threads)
+    expected = robust(x)
+    assert all(torch.equal(found, expected) for found in torch.load(tmp_path / "found.pt"))
 
 
 def test_the_hub_is_asked_where_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

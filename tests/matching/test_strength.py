@@ -46,7 +46,8 @@ def test_auto_is_the_mean_of_probabilities_weighted_by_confidence(
     members = [net, sm.match(net, statistics, strength="moments"), sm.match(net, statistics)]
     p = torch.stack([member(x).softmax(-1) for member in members])
     entropy = -(p * p.log()).sum(-1).mean(-1)
-    weights = (-15 * entropy).softmax(0)
+    weights = 2.0 ** -torch.arange(3) / (entropy + 0.02) ** 8  # what matches further has to make the network surer
+    weights = weights / weights.sum()
     robust = sm.match(net, statistics, strength="auto")
     decision = robust.explain(x)
     mixed = (weights[:, None, None] * p).sum(0)
@@ -55,6 +56,31 @@ def test_auto_is_the_mean_of_probabilities_weighted_by_confidence(
     assert_close(robust(x).exp().sum(-1), torch.ones(50, dtype=torch.float64))
     assert (robust(x).argmax(-1) == mixed.argmax(-1)).all()
     assert "surest" in str(decision)
+
+
+def test_an_unshifted_batch_takes_one_plain_pass(
+    net: InPlaceNet, statistics: sm.Statistics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = maps(50, 3, 8, 8, seed=1)
+    robust = sm.match(net, statistics, strength="auto")
+    monkeypatch.setattr(sm.MatchedModel, "forward", None)  # a call of it fails
+    assert_close(robust(clean), net(clean).log_softmax(-1))
+    decision = robust.explain(clean)
+    assert (decision.weights, decision.temperature) == ({"plain": 1.0}, 1.0)
+    assert "within sampling error" in str(decision)
+    with pytest.raises(TypeError):
+        robust(clean + 1)
+
+
+def test_one_image_is_never_called_unshifted(net: InPlaceNet, statistics: sm.Statistics) -> None:
+    robust = sm.match(net, statistics, strength="auto")
+    assert len(robust.explain(maps(1, 3, 8, 8, seed=1)).weights) == 3
+
+
+def test_converting_it_leaves_the_network_alone(net: InPlaceNet, statistics: sm.Statistics, x: Tensor) -> None:
+    robust = sm.match(net, statistics, strength="auto").float()
+    assert robust(x.float()).dtype == torch.float32
+    assert all(p.dtype == torch.float64 for p in net.parameters())
 
 
 def test_confidence_does_not_exceed_agreement(net: InPlaceNet, statistics: sm.Statistics, x: Tensor) -> None:

@@ -26,8 +26,9 @@ def matched(build: Callable[[], nn.Module], **settings: Any) -> tuple[nn.Module,
 
 
 def called_at_once(calls: list[partial[Tensor]], each: int = CALLS) -> list[Tensor]:
+    """Without gradients, as the calls that they are compared with: every thread has a gradient mode of its own."""
     with ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        return list(pool.map(lambda call: call(), calls * (THREADS * each // len(calls))))
+        return list(pool.map(torch.no_grad()(lambda call: call()), calls * (THREADS * each // len(calls))))
 
 
 @pytest.mark.slow
@@ -54,6 +55,28 @@ def test_two_matched_networks_over_one_do_not_disturb_each_other_or_it() -> None
         calls = [partial(model, 2 * x) for model in (first, second, adapted, net)]
         expected = [call() for call in calls]
         assert all(torch.equal(one, expected[i % 4]) for i, one in enumerate(called_at_once(calls)))
+
+
+def _with_threads(count: int) -> tuple[Tensor, Tensor]:
+    """What is measured, and what is predicted, with so many threads of PyTorch's own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        _, robust, x = matched(InPlaceNet)
+        measured = torch.cat([tensor.double().flatten() for tensor in robust.statistics.tensors().values()])
+        with torch.no_grad():
+            return measured, robust(2 * x)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_results_are_the_same_bits_for_one_number_of_threads_and_round_otherwise_for_others(count: int) -> None:
+    (measured, predicted), again, other = _with_threads(count), _with_threads(count), _with_threads(count % 3 + 1)
+    assert torch.equal(measured, again[0])
+    assert torch.equal(predicted, again[1])
+    assert_close(measured, other[0], rtol=1e-5, atol=1e-6)
+    assert_close(predicted, other[1], rtol=1e-4, atol=1e-5)
 
 
 def test_data_parallel_is_an_ordinary_wrapper() -> None:

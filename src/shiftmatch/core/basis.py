@@ -31,7 +31,7 @@ class Basis(Protocol):
         """Coefficients to features."""
 
     def multiplicity(self, space: Sequence[int]) -> Float[Tensor, "*frequencies"]:
-        """How many real coordinates of the whole transform each coefficient stands for."""
+        """How many real coordinates of the whole transform each coefficient represents."""
 
 
 def dct_matrix(side: int) -> Float[Tensor, "i j"]:
@@ -80,7 +80,7 @@ class DFT:
         return x
 
     def multiplicity(self, space: Sequence[int]) -> Float[Tensor, "*frequencies"]:
-        """Two for a frequency that stands for its negative too."""
+        """Two for a frequency that represents its negative as well."""
         if not space:
             return torch.ones((), dtype=torch.float64)
         *others, last = space

@@ -38,7 +38,11 @@ CHANNEL = 1  # axis 0 of features (b c *spatial) holds the images, axis 1 the ch
 
 @runtime_checkable
 class Covariance(Protocol):
-    """A structure: what is measured of features, and how a batch is moved to it. A frozen dataclass of settings."""
+    """A structure: what is measured of features, and how a batch is moved to it. A frozen dataclass of settings.
+
+    >>> isinstance(Spectrum(), Covariance), Spectrum().prior
+    (True, Prior(moments=16.0, shape=300.0))
+    """
 
     @property
     def prior(self) -> Prior:
@@ -63,6 +67,12 @@ class ViewCovariance:
 
     A structure says which `views` features have; with `one_shot` all are measured on the same features, rather than
     each on what the one before has matched.
+
+    >>> class Rows(ViewCovariance):
+    ...     def views(self, dimensions):
+    ...         return (View(along=(2,), group=(1,)),)
+    >>> Rows().views(4)
+    (View(along=(2,), group=(1,), columns=()),)
     """
 
     regularisation: Regularisation
@@ -105,6 +115,9 @@ class SpatialKronecker(ViewCovariance):
 
     This is what produced the published figures. Features without spatial axes get their dense covariance.
 
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
+
     >>> SpatialKronecker().views(4)
     (View(along=(2,), group=(1,), columns=()), View(along=(3,), group=(1,), columns=()))
     """
@@ -118,7 +131,14 @@ class SpatialKronecker(ViewCovariance):
 @final
 @dataclass(frozen=True)
 class Kronecker(ViewCovariance):
-    """Σ_c = R_c ⊗ C_c / σ²_c for every channel c, with one mean per feature: the paper's equation."""
+    """Σ_c = R_c ⊗ C_c / σ²_c for every channel c, with one mean per feature: the paper's equation.
+
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
+
+    >>> Kronecker().views(4)
+    (View(along=(2,), group=(1,), columns=(3,)), View(along=(3,), group=(1,), columns=(2,)))
+    """
 
     regularisation: Regularisation = field(default_factory=Regularisation)
     one_shot: ClassVar[bool] = True
@@ -132,7 +152,14 @@ class Kronecker(ViewCovariance):
 @final
 @dataclass(frozen=True)
 class SpatialFull(ViewCovariance):
-    """One HW × HW covariance per channel."""
+    """One HW × HW covariance per channel.
+
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
+
+    >>> SpatialFull().views(4)
+    (View(along=(2, 3), group=(1,), columns=()),)
+    """
 
     regularisation: Regularisation = field(default_factory=Regularisation)
 
@@ -143,7 +170,14 @@ class SpatialFull(ViewCovariance):
 @final
 @dataclass(frozen=True)
 class ChannelJoint(ViewCovariance):
-    """Rows, then columns, with one covariance that all channels share; each channel keeps its own means."""
+    """Rows, then columns, with one covariance that all channels share; each channel keeps its own means.
+
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
+
+    >>> ChannelJoint().views(4)
+    (View(along=(2,), group=(), columns=(1,)), View(along=(3,), group=(), columns=(1,)))
+    """
 
     regularisation: Regularisation = field(default_factory=Regularisation)
 
@@ -154,7 +188,14 @@ class ChannelJoint(ViewCovariance):
 @final
 @dataclass(frozen=True)
 class ChannelCovariance(ViewCovariance):
-    """One C × C covariance over the channels, with every pixel a sample: what CORAL matches."""
+    """One C × C covariance over the channels, with every pixel a sample: what CORAL matches.
+
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
+
+    >>> ChannelCovariance().views(4)
+    (View(along=(1,), group=(), columns=()),)
+    """
 
     regularisation: Regularisation = field(default_factory=Regularisation)
 
@@ -165,7 +206,14 @@ class ChannelCovariance(ViewCovariance):
 @final
 @dataclass(frozen=True)
 class Dense(ViewCovariance):
-    """One covariance over all features, space included: exact, and affordable only where features are few."""
+    """One covariance over all features, space included: exact, and affordable only where features are few.
+
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
+
+    >>> Dense().views(4)
+    (View(along=(1, 2, 3), group=(), columns=()),)
+    """
 
     regularisation: Regularisation = field(default_factory=Regularisation)
 
@@ -179,6 +227,9 @@ STRUCTURES: dict[str, type[Any]] = {}
 
 def register_covariance(structure: type[C]) -> type[C]:
     """Make a structure known by its name, so that statistics with it can be loaded; usable as a class decorator.
+
+    Args:
+        structure: the class, whose name is written into files of statistics.
 
     >>> register_covariance(Spectrum) is STRUCTURES["Spectrum"]
     True

@@ -21,7 +21,15 @@ class EigenvalueFloor:
     """How a covariance is kept away from singular.
 
     Its diagonal is multiplied by 1 + jitter, then its eigenvalues are raised to at least max(rtol·λ_max, atol).
-    `jitter` and `rtol` follow the scale of the data, `atol` is in the squared units of the features.
+
+    Args:
+        jitter: the part by which the diagonal grows; it follows the scale of the data.
+        rtol: the least eigenvalue, as a part of the largest.
+        atol: the least eigenvalue, in the squared units of the features.
+
+    >>> sym_power(torch.diag(torch.tensor([4.0, 0.0])), -0.5, EigenvalueFloor(rtol=0.25))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 1.0000]], dtype=torch.float64)
     """
 
     jitter: float = 0.0
@@ -31,7 +39,15 @@ class EigenvalueFloor:
 
 @dataclass(frozen=True)
 class Regularisation:
-    """The floors of the two covariances. Equal ones keep matching the identity on training data."""
+    """The floors of the two covariances. Equal ones keep matching the identity on training data.
+
+    Args:
+        test: the floor of the covariance of a test batch.
+        train: the floor of the covariance of the training data.
+
+    >>> Regularisation().test == Regularisation().train
+    True
+    """
 
     test: EigenvalueFloor = field(default=EigenvalueFloor(jitter=JITTER))
     train: EigenvalueFloor = field(default=EigenvalueFloor(jitter=JITTER))

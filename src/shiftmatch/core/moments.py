@@ -17,8 +17,18 @@ class Moments:
     """Count, mean and scatter of samples that are d × k matrices; `+` merges two sets of samples.
 
     Ordinary vectors have k = 1. With k > 1 the columns share one scatter but keep a mean each, which is what
-    a Kronecker factor and a covariance shared by all channels need. They are kept in float64, where the samples are
-    if that is possible.
+    a Kronecker factor and a covariance shared by all channels need. They are kept in float64, on the
+    device of the samples if it has that precision.
+
+    Args:
+        count: how many samples.
+        mean: their mean, for each group a d × k matrix.
+        scatter: Σ (X − M)(X − M)ᵀ over samples and columns, for each group a d × d matrix.
+
+    >>> x = torch.randn(3, 1, 10)  # ten vectors of three numbers
+    >>> both = Moments.of(x[..., :4]) + Moments.of(x[..., 4:])
+    >>> both.count, torch.allclose(both.covariance, Moments.of(x).covariance)
+    (10, True)
     """
 
     count: int
@@ -88,7 +98,7 @@ def shrinkage_for(prior_images: float | int, images: Count) -> float | Tensor:
 
 
 def constant(mean_square: Tensor, variance: Tensor, other_variance: Tensor) -> Bool[Tensor, "*group"]:
-    """Whether groups do not vary, beside their own level and the variance that they have on the other side."""
+    """Whether groups do not vary, relative to their own level and to the variance of the other moments."""
     return variance <= CONSTANT_RTOL**2 * (mean_square + other_variance)
 
 

@@ -1,6 +1,6 @@
 """Structures whose map is one gain and one offset per coefficient: the channels' moments, and their spectra."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import isfinite, prod
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
+from shiftmatch.core import kernels
 from shiftmatch.core.basis import BASES, Coefficients, multiply_into
 from shiftmatch.core.moments import Moments, constant, shrinkage_for, to_float64
 from shiftmatch.core.views import NOT_FINITE, Target, View, check_finite, chunks, compute_dtype, measure_views
@@ -45,10 +46,21 @@ class GainAndOffset(NamedTuple):
     offset: Tensor  # c f
 
 
+ChannelAffine: TypeAlias = tuple[Tensor, Tensor]
+"""Scale and shift of every channel, (c 1) each: what a BatchNorm in evaluation mode does."""
+
+
 @final
 @dataclass(frozen=True)
 class ChannelMoments:
-    """Mean and variance per channel: test-time batchnorm for any network."""
+    """Mean and variance per channel: test-time batchnorm for any network.
+
+    >>> features = torch.randn(500, 2, 8, 8)
+    >>> moments = ChannelMoments()
+    >>> target = moments.target(moments.measure(features), (8, 8))
+    >>> torch.allclose(moments.transport(3 * features + 1, target, Prior(0, 0), 500), features, atol=1e-3)
+    True
+    """
 
     prior: ClassVar[Prior] = Prior(0.0, 0.0)
 
@@ -96,9 +108,12 @@ class Spectrum:
         z' = √((v° + ε) / (v₁ + ε)) (z₁ − m₁) + m°     moves the shape of its spectrum
 
     The training data counts for `Prior.moments` images in the first step and for `Prior.shape` in the second: m and v
-    are then those of a mixture of the batch and so many training images.
-    `basis` is "dct" or "dft"; `floor` keeps frequencies without variance from being amplified. Features without space
-    have no shape: they are matched in mean and variance.
+    are then those of a mixture of the batch and so many training images. Features without space have no shape: they
+    are matched in mean and variance.
+
+    Args:
+        basis: "dct" (cosines, for real images) or "dft" (exact where images wrap around).
+        floor: keeps frequencies without variance from being amplified; a part of the mean variance.
 
     >>> train = torch.randn(500, 2, 8, 8)
     >>> spectrum = Spectrum()
@@ -118,6 +133,8 @@ class Spectrum:
     def measure(self, x: Features) -> tuple[Moments, ...]:
         """Moments of every coefficient over the images, summed in float64."""
         basis, space, x = BASES[self.basis], x.shape[2:], x.detach().to(compute_dtype(x))
+        if self.basis == "dct" and kernels.serve(x):
+            return self._moments(BatchMoments(*kernels.measure(x), len(x)))
         matrices, parts = [matrix.to(x) for matrix in basis.matrices(space)], list(chunks(x))
         if matrices:
             z, scratch = (torch.empty(parts[0].shape).to(x) for _ in range(2))
@@ -125,8 +142,11 @@ class Spectrum:
             found = _sum_up((_transform(part, matrices, z[: len(part)], scratch) for part in parts), scratch, wide)
         else:
             found = reduce(merge, (self.summarise(basis.forward(p, []) if space else p, len(p)) for p in parts))
-        scatter = to_float64(found.variance).reshape(-1, 1, 1) * len(x)
-        measured = Moments(len(x), _real_columns(found.mean), scatter)
+        return self._moments(found)
+
+    def _moments(self, found: BatchMoments) -> tuple[Moments]:
+        count = int(found.images)
+        measured = Moments(count, _real_columns(found.mean), to_float64(found.variance).reshape(-1, 1, 1) * count)
         check_finite([measured])
         return (measured,)
 
@@ -158,7 +178,36 @@ class Spectrum:
         watched = torch.compiler.is_compiling() or (torch.is_grad_enabled() and x.requires_grad)
         if watched or "matrix0" not in target:
             return _transport(self, x, target, prior, images)
+        if kernels.serve(x, target["mean"]):
+            return kernels.match(x, target, *_shrinkages(prior, images))  # type: ignore[arg-type]
         return _transport_in_place(self, x, target, prior, images)
+
+    def overwrite(self, x: Features, target: Target, prior: Prior, images: Size, before: ChannelAffine) -> Features:
+        """Move a batch, scaled and shifted first, in its own memory, with two chunks of scratch.
+
+        For a DCT that nobody differentiates; images lie one after the other in memory, in single precision at least.
+        """
+        z = x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride())  # coefficients take the place of images
+        matrices, parts = _matrices(target, z), list(zip(chunks(x), chunks(z), strict=True))
+        copy, scratch = (torch.empty_like(parts[0][1]) for _ in range(2))
+
+        def transformed() -> Iterator[Coefficients]:
+            for features, part in parts:
+                multiply_into(part, copy[: len(part)].copy_(features), matrices, scratch[: len(part)])
+                yield part
+
+        test, unit = _sum_up(transformed(), scratch, z.dtype)._replace(images=images), target["unit"]
+        check_batch(test)
+        affine = after(self.gain_and_offset(affinely(test, *before, unit), target, prior), *before, unit)
+        gain, offset = (tensor.reshape(x.shape[1:]).to(z.dtype) for tensor in affine)
+        transposed = [matrix.mT for matrix in matrices]
+        for features, part in parts:
+            pair = copy[: len(part)], scratch[: len(part)]
+            moved = torch.addcmul(offset, gain, part, out=pair[0])
+            out, other = pair[:: -1 if len(matrices) % 2 else 1]
+            multiply_into(out, moved, transposed, other)
+            features.copy_(out)
+        return x
 
     def coefficients(self, x: Features, target: Target) -> Coefficients:
         """Features in the basis."""
@@ -174,13 +223,12 @@ class Spectrum:
     def gain_and_offset(self, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
         """Both steps as one gain and one offset per coefficient."""
         channel = _channel_moments(test.mean, test.variance, target)
-        moments, shape = shrinkage_for(prior.moments, test.images), shrinkage_for(prior.shape, test.images)
+        moments, shape, of_means = _shrinkages(prior, test.images)
         stays, a, b = _channel_map(*channel, target["channel_mean"], target["channel_variance"], moments)
         away = torch.addcmul(-target["mean"], b, target["unit"])  # b − m°
         delta = torch.addcmul(away, a, test.mean)  # m₁ − m°
         mixed = torch.addcmul(target["floor"] + torch.finfo(a.dtype).tiny, a * a, test.variance)
         mixed = _mix(mixed, target["raised"], delta, shape)
-        of_means = shrinkage_for(MEAN_PRIOR_RATIO * prior.shape, test.images)
         gain = torch.sqrt(target["raised"] / mixed)
         offset = torch.addcmul(target["mean"], gain, away - (1 - of_means) * delta)
         return GainAndOffset((gain * a).masked_fill_(stays, 1.0), offset.masked_fill_(stays, 0.0))
@@ -268,6 +316,17 @@ def merge(a: BatchMoments, b: BatchMoments) -> BatchMoments:
     return BatchMoments(a.mean + share * delta, variance, a.images + b.images)
 
 
+def affinely(test: BatchMoments, scale: Tensor, shift: Tensor, unit: Tensor | float) -> BatchMoments:
+    """The moments of scale · x + shift; `unit` has the coefficients of a map of ones."""
+    return BatchMoments(scale * test.mean + shift * unit, scale.square() * test.variance, test.images)
+
+
+def after(affine: GainAndOffset, scale: Tensor, shift: Tensor, unit: Tensor | float) -> GainAndOffset:
+    """The map of x ↦ gain · (scale · x + shift) + offset."""
+    gain, offset = affine
+    return GainAndOffset((gain * scale).to(gain.dtype), (offset + gain * (shift * unit)).to(offset.dtype))
+
+
 def check_batch(test: BatchMoments) -> None:
     """Refuse the moments of features that are not finite; a compiled graph cannot ask."""
     if not torch.compiler.is_compiling() and not isfinite(test.variance.sum()):
@@ -281,6 +340,12 @@ def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
     if z.is_complex():
         return gain * z + offset
     return torch.addcmul(offset, gain, z)
+
+
+def _shrinkages(prior: Prior, images: Count) -> tuple[float | Tensor, float | Tensor, float | Tensor]:
+    """The share of the training data in the channels' moments, in the variances of frequencies, and in their means."""
+    moments, shape = prior
+    return tuple(shrinkage_for(n, images) for n in (moments, shape, MEAN_PRIOR_RATIO * shape))  # type: ignore[return-value]
 
 
 def _channel_moments(mean: Tensor, variance: Tensor, target: Target) -> tuple[Tensor, Tensor]:

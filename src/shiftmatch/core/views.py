@@ -34,7 +34,16 @@ AffineMap: TypeAlias = tuple[Float[Tensor, "g d d"], Float[Tensor, "g d k"]]
 @final
 @dataclass(frozen=True)
 class View:
-    """Features as samples of d × k matrices, one family per group: which axes are which; all others are samples."""
+    """Features as samples of d × k matrices, one family per group: which axes are which; all others are samples.
+
+    Args:
+        along: the axes of the vector whose covariance is matched.
+        group: the axes along which every entry has a covariance of its own.
+        columns: the axes of columns, which share a covariance but have a mean each.
+
+    >>> View(along=(2,), group=(1,)).to_samples(torch.zeros(10, 3, 8, 6)).shape  # rows of every channel
+    torch.Size([3, 8, 1, 60])
+    """
 
     along: tuple[int, ...] = ()
     group: tuple[int, ...] = ()
@@ -146,7 +155,7 @@ def _without_scale(test: Sequence[Moments], train: Sequence[Moments]) -> list[Mo
 
 
 def chunks(x: Features) -> Iterator[Features]:
-    """Some images at a time: all of them where there is no cache to mind.
+    """Some images at a time on a CPU, so that they stay in its caches; all of them on other devices.
 
     >>> [len(chunk) for chunk in chunks(torch.zeros(1000, 2, 32, 32))]
     [250, 250, 250, 250]

@@ -1,9 +1,11 @@
 """export: a matched or frozen network as one file for other runtimes, its adaptation included."""
 
+import errno
 import json
 import logging
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -21,14 +23,17 @@ from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.match import MatchedModel
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.stream import StreamModel
-from shiftmatch.utils.files import atomic_path
-from shiftmatch.utils.hashing import fingerprint
+from shiftmatch.utils.files import atomic_path, parsing
+from shiftmatch.utils.hashing import weights_hash
 
 OPSET = 20
 """The version of the ONNX operators that graphs use."""
 
 KEY = "shiftmatch"
 """Where the metadata lies in a file: a JSON text."""
+
+MAX_METADATA_BYTES = 1 << 24
+"""A thousand classes and sites take a hundredth of it."""
 
 SUFFIXES = (".onnx", ".pt2")
 
@@ -94,18 +99,35 @@ def export(
 
 def exported_metadata(path: str | PathLike[str]) -> dict[str, Any]:
     """What an exported network says of itself: preprocessing, classes, protocol and sizes."""
-    if Path(path).suffix == ".onnx":
-        import onnx
+    with parsing(path, "an exported network", "Export it again."):
+        found = _onnx_entry(Path(path)) if Path(path).suffix == ".onnx" else _pt2_entry(Path(path))
+        if found is None:
+            raise FileFormatError(f"{path} was not written by shiftmatch.export: it has no entry {KEY!r}.")
+        return dict(json.loads(found))
 
-        found = {prop.key: prop.value for prop in onnx.load(path, load_external_data=False).metadata_props}.get(KEY)
-    else:
+
+def _onnx_entry(path: Path) -> str | None:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        properties = onnx.load(path, load_external_data=False).metadata_props
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+    return {prop.key: prop.value for prop in properties}.get(KEY)
+
+
+def _pt2_entry(path: Path) -> str | None:
+    try:
         with zipfile.ZipFile(path) as file:
-            name = next((name for name in file.namelist() if name.endswith(f"/extra/{KEY}")), None)
-            found = file.read(name).decode() if name else None
-    if found is None:
-        raise FileFormatError(f"{path} was not written by shiftmatch.export: it has no entry {KEY!r}.")
-    metadata: dict[str, Any] = json.loads(found)
-    return metadata
+            entry = next((one for one in file.infolist() if one.filename.endswith(f"/extra/{KEY}")), None)
+            if entry and entry.file_size > MAX_METADATA_BYTES:
+                raise ValueError(f"{entry.file_size:,} bytes of metadata")
+            return file.read(entry).decode() if entry else None
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which a place before the beginning gives
+            raise
+        raise ValueError(str(error)) from error
 
 
 class _Tensors(nn.Module):
@@ -208,7 +230,7 @@ def _metadata(
     found: dict[str, Any] = {
         "versions": {"shiftmatch": version("shiftmatch"), "torch": torch.__version__},
         "inputs": [list(x.shape[1:]) for x in inputs.tensors()],
-        "network": fingerprint(model),
+        "network": weights_hash(model),
         "classes": list(classes),
         "preprocessing": dict(preprocessing or {}),
         "protocol": {"method": "plain"},

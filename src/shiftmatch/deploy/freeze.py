@@ -8,16 +8,19 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from shiftmatch.core.covariance import ChannelMoments, Spectrum
-from shiftmatch.core.spectrum import GainAndOffset, check_batch
+from shiftmatch.core.spectrum import GainAndOffset, after, check_batch
 from shiftmatch.errors import InputError
 from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule, without_sites
-from shiftmatch.matching.maps import ChannelMap, ImageMap, SpectralMap, after, batchnorm_before, is_untouched, map_of
+from shiftmatch.matching.maps import ChannelMap, ImageMap, SpectralMap, batchnorm_before, is_untouched, map_of
 from shiftmatch.matching.match import MatchedModel
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
 from shiftmatch.matching.site import Site
+from shiftmatch.matching.twin import TwinModel
+from shiftmatch.utils.modes import restoring_grad_mode
 
 
+@restoring_grad_mode()
 def freeze(robust: MatchedModel, reference: object) -> "FrozenModel":
     """The network with the maps that a reference batch gets, fixed: no statistics at run time.
 
@@ -41,7 +44,7 @@ def freeze(robust: MatchedModel, reference: object) -> "FrozenModel":
     torch.Size([1, 10])
     """
     _check(robust)
-    inputs = robust._checked(Inputs.of(reference))
+    inputs = robust.checked(Inputs.of(reference))
     plain = without_sites(robust.network)
     recorders = {matcher.site: _MapRecorder(matcher) for matcher in robust.sites if isinstance(matcher, SiteMatcher)}
     with torch.no_grad(), counting_calls():
@@ -49,8 +52,8 @@ def freeze(robust: MatchedModel, reference: object) -> "FrozenModel":
     return FrozenModel(plain, robust, {site: r.frozen for site, r in recorders.items() if r.frozen is not None})
 
 
-class FrozenModel(nn.Module):
-    """A network with fixed maps at its sites. It always runs in evaluation mode."""
+class FrozenModel(TwinModel):
+    """A network with fixed maps at its sites."""
 
     def __init__(self, plain: nn.Module, robust: MatchedModel, maps: dict[Site, "SiteMap"]) -> None:
         super().__init__()
@@ -67,18 +70,6 @@ class FrozenModel(nn.Module):
             return self.network(*args, **kwargs)
         with counting_calls():
             return self.network(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> "FrozenModel":
-        """Stays in evaluation mode."""
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("_") or "network" not in self._modules:
-                raise
-            return getattr(self._modules["network"], name)
 
 
 class SiteMap(nn.Module):

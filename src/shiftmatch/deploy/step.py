@@ -1,7 +1,7 @@
 """The step of a stream as a function: images and a memory in, logits and a memory out."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shiftmatch.core.spectrum import BatchMoments, ChannelMoments, Spectrum, apply, check_batch, merge
 from shiftmatch.errors import ExportError
@@ -9,17 +9,22 @@ from shiftmatch.matching.inputs import logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument, without_sites
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
 from shiftmatch.matching.stream import StreamModel
+from shiftmatch.matching.twin import TwinModel
 
 Memory = tuple[Tensor, Tensor, Tensor]
 """How many images it counts for, and the means and variances of all coefficients of all sites, one after the other."""
 
 
-class StreamStep(nn.Module):
+class StreamStep(TwinModel):
     """(images, count, mean, variance) ↦ (logits, count, mean, variance): a stream whose memory is in the open.
 
     It does what `shiftmatch.stream(…, refresh=1)` does, but for noticing changes: forget by lowering `count`.
 
+    Args:
+        camera: what `shiftmatch.stream` returned.
+
     >>> import shiftmatch as sm
+    >>> from torch import nn
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> step = StreamStep(sm.stream(net, sm.fit(net, torch.randn(64, 3, 8, 8))))
     >>> memory = step.start()
@@ -64,10 +69,6 @@ class StreamStep(nn.Module):
             self._call = None
         means, variances = (torch.cat([x.flatten() for x in parts]) for parts in list(zip(*found, strict=True))[:2])
         return logits, faded + new, means, variances
-
-    def train(self, mode: bool = True) -> "StreamStep":
-        """Stays in evaluation mode."""
-        return self
 
 
 _Call = dict[str, BatchMoments]

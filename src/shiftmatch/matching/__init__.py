@@ -1,1 +1,1 @@
-"""Where the maths meets a network: places in it, what is measured there, and the matched network."""
+"""Matching in a network: its sites, their statistics, and the matched network."""

@@ -90,8 +90,12 @@ def average(members: HasModels | Iterable[Member | HasModels], *, across_process
     """Average the predictions of networks, matched networks and posteriors, in any mix; every draw has one vote.
 
     log p̄ = logsumexp_m log p_m − log M, which neither overflows nor loses small probabilities. Put networks into eval
-    mode first, as for any prediction. With `across_processes` the members are spread over the processes of
-    torch.distributed, at least one for each; all of them see the same images and get the same prediction.
+    mode first, as for any prediction.
+
+    Args:
+        members: networks, or a posterior.
+        across_processes: whether the members are spread over the processes of torch.distributed, at least one for each;
+            all of them see the same images and get the same prediction.
 
     >>> from torch import nn
     >>> predict = average([nn.Linear(4, 3), nn.Linear(4, 3)])

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from shiftmatch.core.moments import shrinkage_for
 from shiftmatch.errors import InputError
 from shiftmatch.matching.inputs import Inputs
-from shiftmatch.matching.twin import twin_of
+from shiftmatch.matching.twin import TwinModel, twin_of
 
 BatchNormMode: TypeAlias = Literal["eval", "batch"]
 """Whether BatchNorm layers normalise with their running statistics or with those of the batch."""
@@ -19,6 +19,10 @@ def adapt_batchnorm(model: nn.Module, *, prior_images: float | int = 0) -> "Batc
     """The network with BatchNorm on the statistics of each batch: test-time batchnorm.
 
     The running statistics are mixed in with weight N/(N+n), N = `prior_images`, for a batch of n images.
+
+    Args:
+        model: the trained network; it stays as it was.
+        prior_images: how many images N the running statistics count for; 0 trusts the batch alone.
 
     >>> net = nn.BatchNorm1d(1, affine=False)
     >>> adapt_batchnorm(net)(torch.tensor([[10.0], [30.0]])).round(decimals=3)
@@ -33,7 +37,7 @@ def adapt_batchnorm(model: nn.Module, *, prior_images: float | int = 0) -> "Batc
     return BatchNormModel(model, prior_images)
 
 
-class BatchNormModel(nn.Module):
+class BatchNormModel(TwinModel):
     """A network whose BatchNorm layers use the batch; it shares its weights with the network that it is made from."""
 
     def __init__(self, model: nn.Module, prior_images: float | int) -> None:
@@ -46,10 +50,6 @@ class BatchNormModel(nn.Module):
         """What the network returns, in evaluation mode but for BatchNorm."""
         inputs = Inputs(args, kwargs).on(self.network)
         return self.network(*inputs.args, **inputs.kwargs)
-
-    def train(self, mode: bool = True) -> "BatchNormModel":
-        """Stays in evaluation mode."""
-        return self
 
 
 def use_batch_statistics(twin: nn.Module, prior_images: float | int = 0) -> None:

@@ -16,6 +16,7 @@ from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import check_shapes, require_weights
 from shiftmatch.matching.site import table
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
+from shiftmatch.utils.modes import restoring_grad_mode
 
 NOTICEABLE = 2.0
 """The standard score from which a distance at the input may name what has shifted."""
@@ -42,6 +43,21 @@ class Diagnosis:
     """How a batch differs from the training data, site by site, before any matching.
 
     A distance is within sampling error if a batch of so many training images could well have it.
+
+    Args:
+        images: how many were looked at.
+        sites: how far each site is from training.
+        kind: what kind of shift it is, such as noise, blur or contrast.
+        shares: of the classes: the mean of the probabilities that the plain network predicts.
+        image_distances: of each image, from its levels and energies at all sites; 1 or so is usual.
+        confidences: the largest probability that the plain network predicts for each image.
+
+    >>> import shiftmatch as sm
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    >>> images = torch.randn(300, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    >>> found = sm.diagnose(net, sm.fit(net, images[:200]), 2 * images[200:])
+    >>> found.shifted, found.advised, list(found.sites)
+    (True, True, ['input', '0'])
     """
 
     images: int
@@ -127,6 +143,7 @@ class Diagnosis:
         return f"Shifted, by {self.kind if self.kind != UNKNOWN else 'something unknown'}: {said}."
 
 
+@restoring_grad_mode()
 def diagnose(model: nn.Module, statistics: Statistics, batch: object, *, check_weights: bool = True) -> Diagnosis:
     """Compare a batch with the training data at every site of the plain network: one pass, nothing is matched.
 
@@ -196,7 +213,7 @@ def _has_spectrum(entry: SiteStatistics) -> bool:
 def kind_of(sites: dict[str, SiteShift], spread: float) -> str:
     """What a batch has shifted by: what is largest at the first site, which is the input, names it.
 
-    Noise raises the middle frequencies, and blur lowers them, beside the lowest; contrast scales all of them;
+    Noise raises the middle frequencies, and blur lowers them, relative to the lowest; contrast scales all of them;
     brightness moves the mean. A batch of few classes moves the last site more than the first; `spread` is how far its
     predictions spread over the classes, from 0 to 1.
     """

@@ -18,7 +18,7 @@ from shiftmatch.matching.classes import TINY, ClassMoments
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.shapes import Features
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.processes import meet, rank_and_count
+from shiftmatch.utils.processes import barrier, rank_and_count
 
 
 def add_over_processes(statistics: Statistics) -> Statistics:
@@ -28,7 +28,7 @@ def add_over_processes(statistics: Statistics) -> Statistics:
     """
     if rank_and_count()[1] == 1:
         return statistics
-    meet()
+    barrier()
     _check_alike(statistics)
     found = [m for entry in statistics.values() for part in entry.parts for m in part]
     found += [statistics.fingerprint] if statistics.fingerprint else []

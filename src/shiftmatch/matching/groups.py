@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from shiftmatch.core.fingerprint import fingerprint
+from shiftmatch.core.distance import fingerprint
 from shiftmatch.core.moments import Moments, to_float64
 from shiftmatch.shapes import Images
 
@@ -25,7 +25,7 @@ RIDGE = 1e-2
 def find_groups(x: Images, train: Moments) -> list[Int64[Tensor, "_"]]:
     """The places of the images in each group of a batch; one group if its fingerprints are not clearly bimodal.
 
-    >>> from shiftmatch.core.fingerprint import measure_fingerprint
+    >>> from shiftmatch.core.distance import measure_fingerprint
     >>> images = torch.randn(80, 1, 8, 8)
     >>> train = measure_fingerprint(images)
     >>> [len(group) for group in find_groups(images, train)]

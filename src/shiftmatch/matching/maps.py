@@ -1,15 +1,15 @@
 """The map of a site, fixed: what a network applies between two measurements, in as few operations as it takes."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from shiftmatch.core import kernels
 from shiftmatch.core.basis import dct_matrix
 from shiftmatch.core.covariance import ChannelMoments, Spectrum
-from shiftmatch.core.spectrum import GainAndOffset, apply
+from shiftmatch.core.spectrum import ChannelAffine, GainAndOffset, apply
 from shiftmatch.core.views import Target
 from shiftmatch.matching.instrument import submodule
 from shiftmatch.matching.site import Site
@@ -103,6 +103,21 @@ class ImageMap(SpectralMap):
             moved = torch.bmm(rows, moved.view(-1, shape[2], shape[3]))
         return moved.view(shape).to(like.dtype)
 
+    def forward(self, x: Tensor) -> Tensor:
+        gain, offset = self._buffers["gain"], self._buffers["offset"]
+        if kernels.serve(x, gain, offset):  # type: ignore[arg-type]
+            return kernels.move(x, gain, offset)  # type: ignore[arg-type]
+        return self.features(self.coefficients(x), x)
+
+    def with_coefficients(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The features moved, and the coefficients that they had."""
+        gain, offset = self._buffers["gain"], self._buffers["offset"]
+        if kernels.serve(x, gain, offset):  # type: ignore[arg-type]
+            z = torch.empty_like(x)
+            return kernels.move(x, gain, offset, z), z.flatten(2) if self._dense else z  # type: ignore[arg-type]
+        z = self.coefficients(x)
+        return self.features(z, x), z
+
     def _matrices(self, maps: int | torch.SymInt) -> tuple[Tensor, ...]:
         """Rows, to there and back, for each of so many maps; then columns, there and back."""
         rows, columns, h = self._buffers["rows"], self._buffers["columns"], self._side
@@ -131,28 +146,31 @@ def map_of(
     return SpectralMap(covariance, target, affine)
 
 
-ChannelAffine: TypeAlias = tuple[Tensor, Tensor]
-"""Scale and shift of every channel, (c 1) each."""
-
-
-def batchnorm_before(network: nn.Module, site: Site) -> ChannelAffine | None:
-    """What the BatchNorm whose output is the site does to each channel, if the map of the site can do it as well."""
+def batchnorm_at(network: nn.Module, site: Site) -> _BatchNorm | None:
+    """The BatchNorm whose output is the site, if the map of the site can do its work as well."""
     if site.is_input or site.function or site.calls > 1 or site.layout.grid or site.layout.channel != 1:
         return None
     layer = submodule(network, site.module)
     if not isinstance(layer, _BatchNorm) or layer.running_mean is None or layer.running_var is None:
         return None
-    if not is_untouched(layer):
-        return None
-    scale = torch.rsqrt(layer.running_var.double() + layer.eps) * (1 if layer.weight is None else layer.weight.detach())
-    shift = (0 if layer.bias is None else layer.bias.detach()) - layer.running_mean.double() * scale
+    return layer if is_untouched(layer) else None
+
+
+def channel_affine(layer: _BatchNorm, dtype: torch.dtype = torch.float64) -> ChannelAffine:
+    """What a BatchNorm in evaluation mode does to each channel."""
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    scale = torch.rsqrt(layer.running_var.to(dtype) + layer.eps)
+    scale = scale if layer.weight is None else scale * layer.weight.detach().to(dtype)
+    shift = layer.running_mean.to(dtype) * scale
+    shift = -shift if layer.bias is None else layer.bias.detach().to(dtype) - shift
     return scale[:, None], shift[:, None]
 
 
-def after(affine: GainAndOffset, scale: Tensor, shift: Tensor, unit: Tensor | float) -> GainAndOffset:
-    """The map of x ↦ gain · (scale · x + shift) + offset; `unit` has the coefficients of a map of ones."""
-    gain, offset = affine
-    return GainAndOffset((gain * scale).to(gain.dtype), (offset + gain * (shift * unit)).to(offset.dtype))
+def batchnorm_before(network: nn.Module, site: Site) -> ChannelAffine | None:
+    """What the BatchNorm whose output is the site does, if the map of the site can do it as well."""
+    layer = batchnorm_at(network, site)
+    return None if layer is None else channel_affine(layer)
 
 
 def is_untouched(layer: nn.Module) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.covariance import ChannelMoments, Covariance, Prior, Spectrum
-from shiftmatch.core.fingerprint import measure_fingerprint
+from shiftmatch.core.distance import measure_fingerprint
 from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
 from shiftmatch.matching.classes import ClassMoments, class_probabilities, image_moments
 from shiftmatch.matching.distributed import add_over_processes
@@ -18,13 +18,15 @@ from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_ima
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.matcher import without_autocast
+from shiftmatch.matching.observed import PlainModel
 from shiftmatch.matching.presets import Preset, preset_named
 from shiftmatch.matching.selection import Choice
 from shiftmatch.matching.selection import sites as find_sites
 from shiftmatch.matching.site import INPUT, Site, Sites
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
-from shiftmatch.matching.strength import AutoMatchedModel, PlainModel
+from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.utils.hashing import weight_hashes
+from shiftmatch.utils.modes import restoring_grad_mode
 from shiftmatch.utils.parallel import track
 
 __all__ = ["MatchedModel", "PriorImages", "fit", "match", "prior_of"]
@@ -35,6 +37,7 @@ PriorImages: TypeAlias = float | int | tuple[float | int, float | int]
 INFINITY = float("inf")
 
 
+@restoring_grad_mode()
 def fit(
     model: nn.Module,
     data: Iterable[Any],
@@ -142,10 +145,11 @@ def match(
         model: the trained network; it stays as it was, and shares its weights with what is returned.
         statistics: what `fit` has measured in it.
         strength: how far to match. "full" is one pass per batch. "auto" averages plain, channel moments and spectrum,
-            weighted by how sure the network is of the batch: three passes, less matching where that makes it unsure;
-            its outputs are log-probabilities. "moments" matches channel moments only, and a number from 0 (plain) to 1
-            (full) lets the training statistics count for so many times more images.
-        prior_images: how many images the training statistics count for beside the n of a batch, that is with weight
+            weighted by how sure the network is of the batch: three passes, less matching where that makes it unsure,
+            one pass where the batch is within sampling error of training; its outputs are log-probabilities.
+            "moments" matches channel moments only, and a number from 0 (plain) to 1 (full) lets the training
+            statistics count for so many times more images.
+        prior_images: how many images the training statistics count for against the n of a batch, that is with weight
             N/(N+n); for a Spectrum a pair, in the channels' moments and in the shape of the spectrum. 0 trusts only
             the batch, infinity leaves the features as they are. The default is that of the covariance.
         check_weights: whether to refuse a network with other weights than the one that was fitted.
@@ -157,8 +161,8 @@ def match(
     >>> statistics = fit(net, images)
     >>> torch.allclose(match(net, statistics)(images), net(images), atol=1e-4)
     True
-    >>> match(net, statistics, strength="auto").explain(images).weights.keys()
-    dict_keys(['plain', 'channel moments', 'spectrum'])
+    >>> match(net, statistics, strength="auto").explain(images).weights
+    {'plain': 1.0}
     """
     if not isinstance(statistics, Statistics):
         hint = f"shiftmatch.Statistics.load({str(statistics)!r})" if isinstance(statistics, str | PathLike) else ""
@@ -183,7 +187,9 @@ def match(
         case "auto" | "moments":
             _check_spectra(statistics)
             moments = matched(prior.moments, INFINITY)
-            return moments if strength == "moments" else AutoMatchedModel(statistics, PlainModel(model), moments, full)
+            if strength == "moments":
+                return moments
+            return AutoMatchedModel(statistics, PlainModel(model, statistics), moments, full)
         case int() | float() if 0 <= strength <= 1:
             return matched(*(INFINITY if strength == 0 else max(images, 1) / strength for images in prior))
     raise InputError(f"strength is 'full', 'moments', 'auto' or a number from 0 to 1; got {strength!r}.")

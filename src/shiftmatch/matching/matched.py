@@ -18,7 +18,10 @@ from shiftmatch.errors import (
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule
 from shiftmatch.matching.matcher import SiteMatcher
+from shiftmatch.matching.overwriting import overwriting_sites
 from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.twin import TwinModel
+from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import weight_hashes
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
@@ -29,11 +32,24 @@ FEW_IMAGES = 100
 """Below this many images a batch's own statistics are so noisy that clean images suffer, unless a prior helps."""
 
 
-class MatchedModel(nn.Module):
-    """A network that matches every batch to its training statistics. It always runs in evaluation mode.
+class MatchedModel(TwinModel):
+    """A network that matches every batch to its training statistics.
 
     It is a twin of the network with the same weights and the matching built in, so that it can be called from several
-    threads, compiled and exported; attributes that it does not have are those of the network.
+    threads, compiled and exported.
+
+    Args:
+        model: the trained network; it stays as it was.
+        statistics: what `fit` has measured in it.
+        prior: how many images the training statistics count for.
+        check_weights: whether to refuse a network with other weights than the one that was fitted.
+        across_processes: whether the batches of all processes under torch.distributed are matched as one.
+
+    >>> import shiftmatch as sm
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> robust = sm.match(net, sm.fit(net, torch.randn(300, 4)))
+    >>> type(robust).__name__, robust(torch.randn(100, 4)).shape
+    ('MatchedModel', torch.Size([100, 3]))
     """
 
     def __init__(
@@ -55,7 +71,10 @@ class MatchedModel(nn.Module):
         dtype = next((torch.float64 for p in model.parameters() if p.dtype == torch.float64), torch.float32)
         matchers = {entry.site: SiteMatcher(entry, prior, dtype, across_processes) for entry in statistics.values()}
         self.sites = nn.ModuleList(matchers.values())
-        self.network = instrument(model, matchers, statistics.batchnorm)
+        lean = overwriting_sites(model, matchers) if statistics.batchnorm == "eval" and not across_processes else {}
+        self.network = instrument(model, {**matchers, **lean}, statistics.batchnorm, instead=lean)
+        for operation in lean.values():
+            operation.connect(self.network)
         self._counts_calls = needs_call_counts(matchers)
         self.sites.to(next((p.device for p in model.parameters()), None))
 
@@ -63,7 +82,7 @@ class MatchedModel(nn.Module):
         """What the network returns, for features matched to those of its training data."""
         if torch.compiler.is_compiling():
             return self.network(*args, **kwargs)
-        inputs = self._checked(Inputs(args, kwargs))
+        inputs = self.checked(Inputs(args, kwargs))
         if not self._counts_calls:
             return self.network(*inputs.args, **inputs.kwargs)
         with counting_calls():
@@ -77,28 +96,11 @@ class MatchedModel(nn.Module):
         header = self.statistics.header() | {"prior": list(self.prior) if self.prior else None}
         save_tensors(path, tensors, kind=KIND, version=FORMAT, header=header)
 
-    def train(self, mode: bool = True) -> "MatchedModel":
-        """Stays in evaluation mode."""
-        return self
-
     def extra_repr(self) -> str:
         shown = self.prior or "default"
         return f"{len(self.statistics)} sites, prior_images={tuple(self.prior) if self.prior else shown}"
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("_") or "network" not in self._modules:
-                raise
-            return getattr(self._modules["network"], name)
-
-    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
-        """Moving or converting this network leaves the one that it shares its weights with alone."""
-        _unshare(self.network)
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-
-    def _checked(self, inputs: Inputs) -> Inputs:
+    def checked(self, inputs: Inputs) -> Inputs:
         """Inputs that can be matched, where the network is."""
         check_images(inputs)
         inputs = inputs.on(self.network)
@@ -135,6 +137,11 @@ class MatchedModel(nn.Module):
 def load(path: str | PathLike[str], model: nn.Module, *, check_weights: bool = True) -> MatchedModel:
     """The matched network that `MatchedModel.save` has written, bit for bit, over the weights of `model`.
 
+    Args:
+        path: the file.
+        model: the network with its weights, which the file does not hold.
+        check_weights: whether to refuse other weights than those that were matched.
+
     >>> import shiftmatch as sm, tempfile
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> robust = sm.match(net, sm.fit(net, torch.randn(300, 4)), prior_images=8)
@@ -146,14 +153,15 @@ def load(path: str | PathLike[str], model: nn.Module, *, check_weights: bool = T
     True
     """
     tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
-    statistics = Statistics.assemble(header, {name.removeprefix("statistics/"): x for name, x in tensors.items()})
-    prior = Prior(*header["prior"]) if header["prior"] else None
-    robust = MatchedModel(model, statistics, prior=prior, check_weights=check_weights)
-    own = robust.sites.state_dict()
-    for name in own:
-        saved = tensors[f"sites/{name}"]
-        own[name] = torch.view_as_complex(saved) if own[name].is_complex() else saved
-    robust.sites.load_state_dict(own)
+    with parsing(path, "its matched network", "Match the network and save it again."):
+        statistics = Statistics.assemble(header, {name.removeprefix("statistics/"): x for name, x in tensors.items()})
+        prior = Prior(*header["prior"]) if header["prior"] else None
+        robust = MatchedModel(model, statistics, prior=prior, check_weights=check_weights)
+        own = robust.sites.state_dict()
+        for name in own:
+            saved = tensors[f"sites/{name}"]
+            own[name] = torch.view_as_complex(saved) if own[name].is_complex() else saved
+        robust.sites.load_state_dict(own)
     return robust
 
 
@@ -167,16 +175,6 @@ def require_weights(model: nn.Module, statistics: Statistics) -> None:
             f"{odd!r} differs. Fit again with shiftmatch.fit(model, data), or pass check_weights=False if that is "
             "meant, such as another precision."
         )
-
-
-def _unshare(network: nn.Module) -> None:
-    """Parameters of its own, over the same memory until they are converted."""
-    own: dict[int, nn.Parameter] = {}
-    for module in network.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                new = own.setdefault(id(parameter), nn.Parameter(parameter.detach(), parameter.requires_grad))
-                module._parameters[name] = new
 
 
 def check_shapes(shapes: dict[str, tuple[int, ...]], statistics: Statistics) -> None:

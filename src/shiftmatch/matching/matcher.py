@@ -90,7 +90,11 @@ class SiteMatcher(nn.Module):
             with without_autocast(x.device.type):
                 return layout.join([m(part, images) for m, part in zip(matchers, layout.split(x), strict=True)])
         except ShiftMatchError as error:
-            raise type(error)(f"At site {self.site.name!r}: {error}") from None
+            raise self.named(error) from None
+
+    def named(self, error: ShiftMatchError) -> ShiftMatchError:
+        """The error with the name of the site."""
+        return type(error)(f"At site {self.site.name!r}: {error}")
 
     def _parts(self, shape: Sequence[int]) -> list[PartMatcher]:
         """A matcher for each part of tensors of that shape."""

@@ -12,16 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.errors import InputError, StatisticsMismatchError
+from shiftmatch.errors import FileFormatError, InputError, StatisticsMismatchError
 from shiftmatch.matching.match import MatchedModel, fit, match
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.strength import AutoMatchedModel
+from shiftmatch.utils.files import parsing
 from shiftmatch.utils.parallel import track
 from shiftmatch.utils.sequences import LazySequence
-from shiftmatch.utils.tensor_files import load_header, load_row, save_rows
+from shiftmatch.utils.tensor_files import count_rows, load_header, load_row, save_rows
 
 KIND, FORMAT = "statistics of members", 2
 """What files of them call themselves, and the newest form of them."""
+
+ITS_MEMBERS = ("the statistics of its members", "Fit them again with shiftmatch.fit_members(members, data, path).")
+"""What a damaged file lacks, and what to do."""
 
 WEIGHTS = "weights"
 """The tensor that holds the hashes of each member's weights; everything else of the header is common to all members."""
@@ -31,15 +35,30 @@ MAX_KEPT_BYTES = 64 << 20
 
 
 def load_members(path: str | PathLike[str]) -> LazySequence[Statistics]:
-    """The statistics that `fit_members` has written, one per member; each is read when it is asked for."""
+    """The statistics that `fit_members` has written, one per member; each is read when it is asked for.
+
+    Args:
+        path: the file.
+
+    >>> import tempfile
+    >>> members = [nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)) for _ in range(2)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = fit_members(members, torch.randn(300, 4), f"{folder}/members.safetensors")
+    ...     [statistics.images for statistics in load_members(f"{folder}/members.safetensors")]
+    [300, 300]
+    """
     header = load_header(path, kind=KIND, version=FORMAT)
-    return LazySequence(header["count"], partial(_read, fspath(path), header))
+    count = count_rows(path, kind=KIND, version=FORMAT)
+    if header.get("count") != count:
+        raise FileFormatError(f"{path} speaks of {header.get('count')} members, but holds {count}. {ITS_MEMBERS[1]}")
+    return LazySequence(count, partial(_read, fspath(path), header))
 
 
 def _read(path: str, header: dict[str, Any], index: int) -> Statistics:
-    row = load_row(path, index, kind=KIND, version=FORMAT)
-    hashes = [bytes(one.tolist()).hex() for one in row.pop(WEIGHTS)]
-    return Statistics.assemble(header | {WEIGHTS: dict(zip(header["weight_names"], hashes, strict=True))}, row)
+    with parsing(path, *ITS_MEMBERS):
+        row = load_row(path, index, kind=KIND, version=FORMAT)
+        hashes = [bytes(one.tolist()).hex() for one in row.pop(WEIGHTS)]
+        return Statistics.assemble(header | {WEIGHTS: dict(zip(header["weight_names"], hashes, strict=True))}, row)
 
 
 def fit_members(
@@ -90,7 +109,20 @@ def fit_members(
 
 
 def match_members(members: Sequence[nn.Module], statistics: Sequence[Statistics], **settings: Any) -> LazySequence[Any]:
-    """The members, each matched to its own statistics when it is asked for; `settings` are those of `match`."""
+    """The members, each matched to its own statistics when it is asked for.
+
+    Args:
+        members: networks of one architecture.
+        statistics: those of each member, in the same order.
+        **settings: those of `match`.
+
+    >>> from shiftmatch.matching.match import fit
+    >>> members = [nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)) for _ in range(2)]
+    >>> images = torch.randn(300, 4)
+    >>> matched = match_members(members, [fit(member, images) for member in members], prior_images=16)
+    >>> len(matched), matched[1](images).shape
+    (2, torch.Size([300, 3]))
+    """
     if len(members) != len(statistics):
         raise StatisticsMismatchError(
             f"There are {len(members)} members but the statistics of {len(statistics)}; they do not belong together. "

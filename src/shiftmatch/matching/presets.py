@@ -11,7 +11,16 @@ from shiftmatch.matching.site import Site
 
 @dataclass(frozen=True)
 class Preset:
-    """What `fit` does where it is not told otherwise; the input may have a covariance of its own."""
+    """What `fit` does where it is not told otherwise; the input may have a covariance of its own.
+
+    Args:
+        covariance: the structure at every site.
+        input_covariance: the structure at the input, if it is another.
+        batchnorm: "eval" (running statistics) or "batch" (those of the batch).
+
+    >>> Preset().covariance
+    Spectrum(basis='dct', floor=0.0001)
+    """
 
     covariance: Covariance = field(default_factory=Spectrum)
     input_covariance: Covariance | None = None
@@ -25,8 +34,13 @@ class Preset:
 def paper(*, pixel_std: float = 1.0) -> Preset:
     """The published method: rows, then columns, with the constants of the authors' code and BatchNorm on the batch.
 
-    Their floor at the input, 1e-3, is meant for pixels in [0, 1]; for a network whose input is divided by a
-    standard deviation, `pixel_std` says which.
+    Their floor at the input, 1e-3, is meant for pixels in [0, 1].
+
+    Args:
+        pixel_std: what pixels from 0 to 1 are divided by before they enter the network.
+
+    >>> paper().batchnorm, paper().covariance.regularisation.test
+    ('batch', EigenvalueFloor(jitter=0.001, rtol=..., atol=1e-08))
     """
     train = EigenvalueFloor(rtol=0.0, atol=1e-8)
     inner = Regularisation(test=EigenvalueFloor(jitter=1e-3, rtol=0.0, atol=1e-8), train=train)

@@ -15,7 +15,16 @@ INPUT = "input"
 @final
 @dataclass(frozen=True)
 class Layout:
-    """Which axis of a site's tensor holds the channels; for tokens, the grid of patches and the tokens before it."""
+    """Which axis of a site's tensor holds the channels; for tokens, the grid of patches and the tokens before it.
+
+    Args:
+        channel: the axis of the channels.
+        grid: for tokens, rows and columns of patches.
+        prefix: how many tokens come before them.
+
+    >>> Layout(channel=2, grid=(7, 7), prefix=1)  # a ViT: 7 × 7 patches behind a class token
+    Layout(channel=2, grid=(7, 7), prefix=1)
+    """
 
     channel: int
     grid: tuple[int, ...] = ()
@@ -51,8 +60,19 @@ class Layout:
 class Site:
     """A place in a network: the output of a module, of a function called inside a module, or an input.
 
-    `name` is what users see and files keep: `layer1.0.bn1`, `layer1.0.bn1#2` for a module's second call in one
-    forward pass, `stem.norm:batch_norm` for the value of a function called inside a module, `input`.
+    Args:
+        name: what users see and files keep: `layer1.0.bn1`, `layer1.0.bn1#2` for a module's second call in one forward
+            pass, `stem.norm:batch_norm` for the value of a function called inside a module, `input`.
+        kind: the type of the module, or the function.
+        shape: of the tensor, without the batch axis.
+        layout: which of its axes mean what.
+        calls: how often a forward pass calls its module.
+        per_image: entries of the batch axis that one image has, such as windows.
+        source: the module whose output nothing but the module of the site takes, if there is one.
+
+    >>> site = Site("stem.norm:batch_norm", "batch_norm", (8, 4, 4), Layout(channel=1))
+    >>> site.module, site.function, site.is_input
+    ('stem.norm', 'batch_norm', False)
     """
 
     name: str
@@ -61,9 +81,11 @@ class Site:
     layout: Layout
     calls: int = 1  # how often a forward pass calls its module
     per_image: int = 1  # entries of the batch axis that one image has, such as windows
+    source: str = ""  # the module whose output nothing but the site's module takes
 
     @property
     def is_input(self) -> bool:
+        """Whether it is an input of the network."""
         return self.name == INPUT or self.name.startswith(f"{INPUT}[")
 
     @property
@@ -89,7 +111,14 @@ class Site:
 @final
 @dataclass(frozen=True)
 class Sites(Sequence[Site]):
-    """The sites of a network, in the order in which a forward pass meets them."""
+    """The sites of a network, in the order of a forward pass.
+
+    Args:
+        sites: one or more.
+
+    >>> Sites((Site("input", "input", (3, 8, 8), Layout(channel=1)),)).names
+    ['input']
+    """
 
     sites: tuple[Site, ...]
 
@@ -108,6 +137,7 @@ class Sites(Sequence[Site]):
 
     @property
     def names(self) -> list[str]:
+        """The name of every site."""
         return [site.name for site in self.sites]
 
     def describe(self) -> None:

@@ -1,4 +1,4 @@
-"""Statistics: what is remembered of the training data at every site of one network."""
+"""Statistics: the moments of training features at every site of one network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
@@ -21,6 +21,7 @@ from shiftmatch.matching.batchnorm import BatchNormMode
 from shiftmatch.matching.classes import MAX_CLASSES, ClassMoments, with_shares
 from shiftmatch.matching.packs import find_pack, push_pack, save_pack
 from shiftmatch.matching.site import Layout, Site, table
+from shiftmatch.utils.files import parsing
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 KIND, FORMAT = "statistics", 2
@@ -91,7 +92,26 @@ def part_covariance(covariance: Covariance, part: int) -> Covariance:
 @final
 @dataclass(frozen=True, eq=False)
 class Statistics(Mapping[str, SiteStatistics]):
-    """The statistics of every site of one network, by the name of the site; `+` merges those of two sets of images."""
+    """The statistics of every site of one network, by the name of the site; `+` merges those of two sets of images.
+
+    Args:
+        sites: what was measured at each site.
+        images: how many images were measured.
+        batchnorm: in which mode BatchNorm was.
+        weights: a hash of every weight of the network they were measured in.
+        inputs: shapes of the network's inputs, without the batch axis.
+        note: the user's own words.
+        classes: the names of the classes, in the order of the network's outputs.
+        preprocessing: how pixels became inputs: mean, std, size.
+        fingerprint: moments of the images themselves, by which corruptions are told apart.
+
+    >>> import shiftmatch as sm
+    >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> images = torch.randn(300, 4)
+    >>> both = sm.fit(net, images[:100]) + sm.fit(net, images[100:])  # two machines, each with its share
+    >>> both.images, list(both)
+    (300, ['input', '0'])
+    """
 
     sites: dict[str, SiteStatistics]
     images: int
@@ -101,7 +121,7 @@ class Statistics(Mapping[str, SiteStatistics]):
     note: str = ""  # the user's own words
     classes: tuple[str, ...] = ()  # the names of the classes, in the order of the network's outputs
     preprocessing: dict[str, Any] = field(default_factory=dict)  # how pixels became inputs: mean, std, size
-    fingerprint: Moments | None = None  # of the images themselves: see core/fingerprint.py
+    fingerprint: Moments | None = None  # of the images themselves: see core/distance.py
 
     def __getitem__(self, name: str) -> SiteStatistics:
         return self.sites[name]
@@ -166,12 +186,8 @@ class Statistics(Mapping[str, SiteStatistics]):
     def load(path: str | PathLike[str]) -> "Statistics":
         """Read what `save` has written; a damaged or foreign file is refused."""
         tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
-        try:
+        with parsing(path, "its statistics", "Fit and save them again."):
             return Statistics.assemble(header, tensors)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise FileFormatError(
-                f"{path} lacks a part of its statistics ({error}). Fit and save them again."
-            ) from error
 
     @property
     def weights_hash(self) -> str:

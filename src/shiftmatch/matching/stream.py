@@ -9,17 +9,30 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.spectrum import BatchMoments, ChannelMoments, GainAndOffset, Spectrum, check_batch, merge
+from shiftmatch.core.spectrum import (
+    BatchMoments,
+    ChannelAffine,
+    ChannelMoments,
+    GainAndOffset,
+    Spectrum,
+    affinely,
+    after,
+    check_batch,
+    merge,
+)
 from shiftmatch.core.views import NOT_FINITE
 from shiftmatch.errors import InputError, NonFiniteError, StatisticsMismatchError
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
-from shiftmatch.matching.maps import ChannelAffine, ImageMap, after, batchnorm_before, map_of
+from shiftmatch.matching.maps import ImageMap, batchnorm_before, map_of
 from shiftmatch.matching.match import PriorImages, prior_of
 from shiftmatch.matching.matched import MatchedModel, check_shapes
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
 from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.twin import TwinModel
+from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import content_hash
+from shiftmatch.utils.modes import restoring_grad_mode
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 KIND, FORMAT = "memory of a stream", 1
@@ -119,8 +132,24 @@ class Look:
         self.count = old + new
 
 
-class StreamModel(nn.Module):
-    """A matched network that remembers. Use one for each stream, from one thread at a time."""
+class StreamModel(TwinModel):
+    """A matched network that remembers. Use one for each stream, from one thread at a time.
+
+    Args:
+        matched: the network, matched.
+        model: the plain network.
+        window: how many images the memory counts for at most.
+        refresh: after how many images the maps are made anew, at most.
+
+    >>> import shiftmatch as sm
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    >>> images = torch.randn(64, 3, 8, 8)
+    >>> camera = sm.stream(net, sm.fit(net, images))
+    >>> _ = camera(images)
+    >>> camera.reset()
+    >>> camera.images
+    0
+    """
 
     def __init__(self, matched: MatchedModel, model: nn.Module, window: int, refresh: int) -> None:
         super().__init__()
@@ -140,6 +169,7 @@ class StreamModel(nn.Module):
         instead = [site for site, found in before.items() if found is not None]
         self.network = instrument(model, self._operations, batchnorm, instead=instead)
 
+    @restoring_grad_mode()
     @torch.no_grad()
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns for one or more images, which are remembered."""
@@ -159,10 +189,6 @@ class StreamModel(nn.Module):
         if self._measures:
             self._waiting = 0
         return output
-
-    def train(self, mode: bool = True) -> "StreamModel":
-        """Stays in evaluation mode."""
-        return self
 
     def reset(self) -> None:
         """Forget everything seen so far."""
@@ -186,14 +212,26 @@ class StreamModel(nn.Module):
     def load_memory(self, path: str | PathLike[str]) -> None:
         """Go on with a memory that `save_memory` has written for the same statistics."""
         tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
-        if header["of"] != self._identity():
-            raise StatisticsMismatchError(f"{path} is the memory of a stream with other statistics; fit or load those.")
+        with parsing(path, "its memory", "Go on without it."):
+            if header["of"] != self._identity():
+                raise StatisticsMismatchError(
+                    f"{path} is the memory of a stream with other statistics; fit or load those."
+                )
+            images, changes = int(header["images"]), int(header["changes"])
+            known = {name: self._remembered(name, tensors, header["counts"][name]) for name in header["counts"]}
         self.reset()
-        self.images, self.changes = header["images"], header["changes"]
-        for name, count in header["counts"].items():
-            mean, variance = (tensors[f"{name}|{kind}"] for kind in KINDS)
-            self._parts[name].moments = BatchMoments(mean, variance, count)
+        self.images, self.changes = images, changes
+        for name, moments in known.items():
+            self._parts[name].moments = moments
             self._parts[name].update_map()
+
+    def _remembered(self, name: str, tensors: Mapping[str, Tensor], count: int) -> BatchMoments:
+        """The moments of one part in a file, of the shapes that they have here."""
+        mean, variance = (tensors[f"{name}|{kind}"] for kind in KINDS)
+        target = self._parts[name].target
+        if (mean.numel(), variance.numel()) != (target["mean"].numel(), target["variance"].numel()) or int(count) < 0:
+            raise ValueError(f"{name} has {mean.numel()} means, {variance.numel()} variances and {count} images")
+        return BatchMoments(mean, variance, int(count))
 
     @property
     def _counted(self) -> int:
@@ -240,8 +278,7 @@ class _Part:
         new = self.structure.summarise(z, len(z) // per_image)
         check_batch(new)
         if self.before is not None:
-            scale, shift = self.before
-            new = BatchMoments(scale * new.mean + shift * self.unit, scale.square() * new.variance, new.images)
+            new = affinely(new, *self.before, self.unit)
         if (old := self.moments) is not None:
             new = merge(old._replace(images=min(int(old.images), max(1, window - int(new.images)))), new)
         self.moments = new
@@ -276,9 +313,10 @@ class _Remembering:
                 return self(x)
         if self._whole and not self.owner[0]._measures:  # what most images get
             part = self.parts[0]
-            z = part.map.coefficients(x)
+            assert isinstance(part.map, ImageMap)
+            moved, z = part.map.with_coefficients(x)
             part.waiting.append(z)
-            return part.map.features(z, x)
+            return moved
         features = self.site.layout.split(x)
         found = [part.map.coefficients(one) for part, one in zip(self.parts, features, strict=True)]
         for part, z, one in zip(self.parts, found, features, strict=True):
@@ -287,8 +325,9 @@ class _Remembering:
             self.absorb()
         elif self.site.is_input and not found[0].sum().isfinite():
             raise NonFiniteError(NOT_FINITE)
-        moved = [part.map.features(z, one) for part, z, one in zip(self.parts, found, features, strict=True)]
-        return self.site.layout.join(moved)
+        return self.site.layout.join(
+            [part.map.features(z, one) for part, z, one in zip(self.parts, found, features, strict=True)]
+        )
 
     def absorb(self) -> None:
         """Take in the images that wait."""

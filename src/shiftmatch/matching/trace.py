@@ -1,4 +1,4 @@
-"""One forward pass written down: which function made which tensor from which others, inside which module."""
+"""One forward pass recorded: which function made which tensor from which others, inside which module."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from shiftmatch.matching.site import INPUT
+from shiftmatch.utils.modes import restoring_grad_mode
 
 CHANNELS_FIRST = {"conv1d", "conv2d", "conv3d", "batch_norm", "group_norm", "instance_norm"}
 CHANNELS_LAST = {"linear", "layer_norm", "rms_norm"}
@@ -38,7 +39,7 @@ class Call:
     module: nn.Module
     takes: int
     returns: int
-    inside: range  # the nodes made meanwhile
+    inside: range  # the nodes made during the call
 
 
 @dataclass(eq=False)
@@ -68,9 +69,10 @@ def tensors_in(value: object) -> Iterator[Tensor]:
         yield from tensors_in([getattr(value, entry.name) for entry in fields(value)])
 
 
+@restoring_grad_mode()
 @torch.no_grad()
 def trace(model: nn.Module, inputs: dict[str, Tensor], run: Callable[[], object]) -> Trace:
-    """Write down what `run`, a forward pass of the model from those inputs, does; hooks stay in the model, a twin."""
+    """Record what `run`, a forward pass of the model from those inputs, does; hooks stay in the model, a twin."""
     recorder = _Recorder(inputs)
     for name, module in model.named_modules():
         module.register_forward_pre_hook(recorder.entering(name))
@@ -178,6 +180,6 @@ def _batch_axis(func: Any, made: Tensor, source: Node, args: Any, kwargs: Any) -
 
 
 def _moved_axis(func: Any, axis: int, ndim: int, args: Any, kwargs: Any) -> int:
-    """Do the same to a tensor whose axes can be told apart by their size."""
+    """Do the same to a tensor whose axes differ in size."""
     probe = torch.empty(_SIZES[:ndim], device="meta")
     return int(func(probe, *args[1:], **kwargs).shape.index(_SIZES[axis]))

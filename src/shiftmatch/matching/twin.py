@@ -6,12 +6,14 @@ Hooks, modes and attributes that a twin gets are the twin's alone, so the networ
 from collections import OrderedDict
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from shiftmatch.errors import InputError
+
+T = TypeVar("T")
 
 
 def twin_of(model: nn.Module) -> nn.Module:
@@ -30,6 +32,43 @@ def twin_of(model: nn.Module) -> nn.Module:
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     twin: nn.Module = _twin(model, {})
     return twin.eval()
+
+
+class TwinModel(nn.Module):
+    """Around a twin, its `network`: always in evaluation mode; attributes that it lacks are those of the network."""
+
+    network: nn.Module
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.training = False
+
+    def train(self: T, mode: bool = True) -> T:
+        """Stays in evaluation mode."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_") or "network" not in self._modules:
+                raise
+            return getattr(self._modules["network"], name)
+
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        """Moving or converting this network leaves the one that it shares its weights with alone."""
+        unshare(self.network)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+
+def unshare(network: nn.Module) -> None:
+    """Parameters of its own, over the same memory until they are converted."""
+    own: dict[int, nn.Parameter] = {}
+    for module in network.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                new = own.setdefault(id(parameter), nn.Parameter(parameter.detach(), parameter.requires_grad))
+                module._parameters[name] = new
 
 
 def _twin(value: Any, known: dict[int, Any]) -> Any:

@@ -1,0 +1,102 @@
+"""The spectrum of images in one compiled call: an optional twin of the formulas in spectrum.py, with equal results.
+
+It is built from `_kernels.c` where a C compiler is found, and left out silently where not; SHIFTMATCH_PURE=1 leaves it
+out too. It serves contiguous images in single precision on the CPU that nobody differentiates, traces or compiles.
+All others take the way of PyTorch's operations.
+"""
+
+import os
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+from shiftmatch.core.basis import dct_matrix
+from shiftmatch.core.moments import CONSTANT_RTOL
+from shiftmatch.core.views import NOT_FINITE, Target
+from shiftmatch.errors import NonFiniteError
+from shiftmatch.shapes import Images
+
+FEW = 8192
+"""Fewer numbers than this are not worth a second thread."""
+
+
+def _load() -> ModuleType | None:
+    if os.environ.get("SHIFTMATCH_PURE"):
+        return None
+    try:
+        return import_module("shiftmatch.core._kernels")
+    except ImportError:  # not built here, or not for this processor
+        return None
+
+
+_kernels = _load()
+
+
+def serve(x: Tensor, *others: Tensor) -> bool:
+    """Whether the kernels can take these features; what else they read is in single precision and contiguous too."""
+    return (
+        _kernels is not None
+        and type(x) is Tensor
+        and x.ndim == 4
+        and x.device.type == "cpu"
+        and all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in (x, *others))
+        and x.numel() > 0
+        and not (x.requires_grad and torch.is_grad_enabled())
+        and (_kernels.PARALLEL or torch.get_num_threads() == 1)
+        and not (torch.compiler.is_compiling() or torch._C._is_tracing())
+        and not torch._C._len_torch_dispatch_stack()
+    )
+
+
+def match(x: Images, target: Target, of_moments: float, of_shape: float, of_means: float) -> Images:
+    """`Spectrum.transport` of served features with these shrinkages."""
+    assert _kernels is not None
+    out, known = torch.empty_like(x), [target[name].data_ptr() for name in TARGET]
+    settings = (CONSTANT_RTOL**2, of_moments, of_shape, of_means)
+    if not _kernels.match(x.data_ptr(), out.data_ptr(), *_shape(x), tuple(known), settings):
+        raise NonFiniteError(NOT_FINITE)
+    return out
+
+
+TARGET = ("mean", "raised", "floor", "channel_mean", "channel_variance")
+"""What the kernel reads of a spectrum's target, in its order."""
+
+
+def measure(x: Images) -> tuple[Float[Tensor, "c f"], Float[Tensor, "c f"]]:
+    """Mean and variance of every coefficient of served features, summed in float64."""
+    assert _kernels is not None
+    mean, variance = torch.empty(2, x.shape[1], x.shape[2] * x.shape[3], dtype=torch.float64)
+    _kernels.measure(x.data_ptr(), *_shape(x), mean.data_ptr(), variance.data_ptr())
+    return mean, variance
+
+
+def move(x: Images, gain: Tensor, offset: Tensor, z: Images | None = None) -> Images:
+    """Served features with coefficients gain · z + offset, both (c f); the old z are written to `z`."""
+    assert _kernels is not None
+    out, keep = torch.empty_like(x), 0 if z is None else z.data_ptr()
+    _kernels.move(x.data_ptr(), keep, out.data_ptr(), *_shape(x), gain.data_ptr(), offset.data_ptr())
+    return out
+
+
+def _shape(x: Images) -> tuple[int, ...]:
+    """Sizes, matrices and threads, as every kernel takes them."""
+    b, c, h, w = x.shape
+    threads = torch.get_num_threads() if x.numel() >= FEW else 1
+    return b, c, h, w, _matrices(h, w).data_ptr(), threads
+
+
+@cache
+def _matrices(h: int, w: int) -> Tensor:
+    """E and O of both axes, as they are and transposed, rows filled up to whole vectors."""
+    assert _kernels is not None
+    lanes, parts = _kernels.LANES, []
+    for side in (h, w):
+        matrix = dct_matrix(side).float()
+        even, odd = matrix[::2, : (side + 1) // 2], matrix[1::2, : side // 2]
+        parts += [pad(part, (0, -part.shape[1] % lanes)).flatten() for part in (even, odd, even.mT, odd.mT)]
+    return torch.cat(parts)

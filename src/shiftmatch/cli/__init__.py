@@ -12,11 +12,10 @@ from typer.core import TyperGroup
 from shiftmatch.cli.data import app as data_app
 from shiftmatch.cli.data import corrupt
 from shiftmatch.cli.evaluate import evaluate
-from shiftmatch.cli.fit import export, fit, sites
+from shiftmatch.cli.fit import export, fit, import_hmc, sample, sites
 from shiftmatch.cli.output import FAILED, INTERRUPTED, WarnInWords, complain, explain
 from shiftmatch.cli.predict import diagnose, predict
 from shiftmatch.cli.report import demo, report, reproduce
-from shiftmatch.cli.sample import import_hmc, sample
 from shiftmatch.errors import ShiftMatchError
 
 COMMANDS = (demo, sites, fit, predict, diagnose, sample, import_hmc, corrupt, evaluate, export, report, reproduce)
@@ -31,7 +30,7 @@ RESUMES = {
 
 
 class Commands(TyperGroup):
-    """What goes wrong on purpose is said in one message, without a traceback, and told by the exit code."""
+    """Errors are one message without a traceback, and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """--quiet may stand anywhere, also behind the command."""
@@ -45,12 +44,15 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
             except (ShiftMatchError, BrokenProcessPool, MemoryError) as error:
                 complain(error or "There is too little memory; take smaller batches: batch_size=100.")
-            except BrokenPipeError:  # whoever read the output has gone
+            except BrokenPipeError:  # the reader of the output has closed it
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             except OSError as error:
                 complain(explain(error))
             except KeyboardInterrupt:
-                complain(RESUMES.get(ctx.invoked_subcommand, "Nothing was written."), kind="stopped")
+                complain(
+                    RESUMES.get(ctx.invoked_subcommand, "Nothing was written: run the same command again."),
+                    kind="stopped",
+                )
                 raise typer.Exit(INTERRUPTED) from None
             finally:
                 os.environ.pop("SHIFTMATCH_QUIET", None)
@@ -86,7 +88,17 @@ def shiftmatch(
 
     Try it at once: shiftmatch demo
 
-    Exit codes: 0 done, 1 an error, 2 wrong usage, 3 done but some images were refused, 130 interrupted.
+    Your network, three commands:
+
+    shiftmatch fit nets.py:resnet train/ --weights net.pt --size 224 --out net.stats
+
+    shiftmatch diagnose nets.py:resnet photos/ --weights net.pt --statistics net.stats
+
+    shiftmatch predict nets.py:resnet photos/ --weights net.pt --statistics net.stats --out labels.csv
+
+    For scripts: --json prints results as JSON, --quiet says nothing but errors and warnings.
+
+    Exit codes: 0 done, 1 an error, 2 wrong usage, 3 done but some images were refused, 130 interrupted (Ctrl-C).
     """
     if quiet:
         os.environ["SHIFTMATCH_QUIET"] = "1"

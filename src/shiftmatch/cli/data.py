@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, no_type_check
+from typing import TYPE_CHECKING, Annotated, no_type_check
 
 import typer
 from rich.console import Console
@@ -10,8 +10,11 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from shiftmatch.cli.options import AsJson
-from shiftmatch.cli.output import FAILED, say, writing
+from shiftmatch.cli.output import FAILED, tell, writing
 from shiftmatch.utils.files import atomic_path
+
+if TYPE_CHECKING:
+    from shiftmatch.data import Status
 
 app = typer.Typer(help="List the data sets, or fetch one.", invoke_without_command=True)
 
@@ -41,8 +44,7 @@ def list_data(root: Root = None, as_json: AsJson = False) -> None:
 
     statuses = [inspect(name, root=root) for name in CATALOG]
     if as_json:
-        shown = ("name", "state", "detail", "source", "bytes")
-        typer.echo(json.dumps([{key: getattr(status, key) for key in shown} for status in statuses], indent=1))
+        typer.echo(json.dumps([_plain(status) for status in statuses], indent=1))
     else:
         table = Table(title=f"Data in {data_folder(root)}", caption="Fetch one with: shiftmatch data get NAME")
         table.add_column("name", no_wrap=True)
@@ -59,10 +61,15 @@ def list_data(root: Root = None, as_json: AsJson = False) -> None:
         raise typer.Exit(FAILED)
 
 
+def _plain(status: "Status") -> dict[str, object]:
+    return {key: getattr(status, key) for key in ("name", "state", "detail", "source", "bytes")}
+
+
 @app.command("get")
 def get_data(
     name: Annotated[str, typer.Argument(help="A name from the list that `shiftmatch data list` prints.")],
     root: Root = None,
+    as_json: AsJson = False,
 ) -> None:
     """Fetch a data set and verify it; what has arrived of a broken download is kept and continued.
 
@@ -71,7 +78,8 @@ def get_data(
     from shiftmatch.data import get
 
     status = get(name, root=root)
-    say(f"{name}: {decimal(status.bytes)} in {status.folder}, checksum {status.state} ({status.detail})")
+    words = f"{name}: {decimal(status.bytes)} in {status.folder}, checksum {status.state} ({status.detail})"
+    tell(words, {"folder": status.folder, **_plain(status)}, as_json=as_json)
 
 
 def corrupt(
@@ -87,6 +95,7 @@ def corrupt(
     seed: Annotated[int, typer.Option(help="Fixes every image's result.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     root: Annotated[str | None, typer.Option(help="Data folder.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a corrupted test set in its published layout, or draw a sheet with --show IMAGE.
 
@@ -102,9 +111,9 @@ def corrupt(
         folder = write_corrupted(
             suite, out, data=data, corruptions=only, limit=limit, seed=seed, workers=workers, root=root
         )
-        say(f"{suite} is in {folder}")
+        tell(f"{suite} is in {folder}", {"out": folder}, as_json=as_json)
     else:
         target = out or Path(f"{show.stem}-{suite}.png")
         with writing(target), atomic_path(target) as path:
             sheet(open_image(show), suite, seed=seed).save(path, "PNG")
-        say(f"The sheet is {target}")
+        tell(f"The sheet is {target}", {"out": target}, as_json=as_json)

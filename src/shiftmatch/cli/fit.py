@@ -1,4 +1,4 @@
-"""What is done to a network: `shiftmatch sites`, `fit` (measure its statistics) and `export`."""
+"""What is measured, drawn and written of a network: `shiftmatch sites`, `fit`, `sample`, `import-hmc` and `export`."""
 
 import json
 from dataclasses import asdict, replace
@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftmatch.cli import options as o
-from shiftmatch.cli.options import AsJson, Device, Network, Weights
-from shiftmatch.cli.output import PARTIAL, join_processes, say, tell_problems, writing
+from shiftmatch.cli.output import finish, join_processes, tell, writing
 
 
 def fit(
@@ -41,9 +40,8 @@ def fit(
     --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --out net.stats
     """
     from shiftmatch.cli.loading import open_members
-    from shiftmatch.cli.preparing import fitting, preparation
+    from shiftmatch.cli.preparing import open_prepared
     from shiftmatch.core.covariance import covariance_named
-    from shiftmatch.data.image_set import open_images
     from shiftmatch.matching.match import fit as measure
     from shiftmatch.matching.members import fit_members
     from shiftmatch.models.preprocessing import channel_moments
@@ -53,10 +51,10 @@ def fit(
     settings: dict[str, Any] = {"covariance": covariance_named(covariance), "across_processes": processes > 1}
     with writing(out) as place:
         members = open_members(network, weights, posterior, device=device, random=random_weights)
-        prepare = preparation(network, members[0], mean=mean, std=std, size=size, grey=grey)
-        images, some = fitting(members[0], open_images(data, prepare), device=device)
+        options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
+        images, some = open_prepared(data, network, members[0], device=device, **options)
         input_mean, input_std = channel_moments(some)
-        known = prepare.as_dict() | {"input_mean": input_mean, "input_std": input_std}
+        known = images.preprocessing.as_dict() | {"input_mean": input_mean, "input_std": input_std}
         settings |= {"classes": images.classes, "preprocessing": known}
         batches = images.batches(min(batch_size, max(1, len(images) // processes)))
         batches = replace(batches, parts=share(batches.parts))
@@ -69,23 +67,19 @@ def fit(
         batches.problems.changed.update(other.changed)
     if rank:
         return
-    measured, refused = len(images) - len(batches.problems.refused), batches.problems.refused
-    tell_problems(batches.problems, images.notes, images=len(images))
-    if as_json:
-        typer.echo(json.dumps({"out": str(out), "images": measured, "refused": refused, "classes": images.classes}))
-    else:
-        say(f"The statistics of {measured:,} images are in {out}")
-    if refused:
-        raise typer.Exit(PARTIAL)
+    measured = len(images) - len(batches.problems.refused)
+    found = {"out": out, "images": measured, "classes": images.classes}
+    words = f"The statistics of {measured:,} images are in {out}"
+    finish(images, batches.problems, words, found, as_json=as_json)
 
 
 def sites(
-    network: Network,
+    network: o.Network,
     shape: Annotated[str, typer.Argument(help="Of one input, such as 3x224x224.")],
     *,
     everywhere: Annotated[bool, typer.Option("--all", help="The output of every module, to choose from.")] = False,
-    device: Device = "cpu",
-    as_json: AsJson = False,
+    device: o.Device = "cpu",
+    as_json: o.AsJson = False,
 ) -> None:
     """List the places of a network where features would be matched.
 
@@ -101,15 +95,104 @@ def sites(
     typer.echo(json.dumps([asdict(site) for site in found], indent=1) if as_json else str(found))
 
 
+def sample(
+    network: o.Network,
+    data: o.Data,
+    *,
+    out: Annotated[Path, typer.Option(help="The posterior file to write.")],
+    weights: o.Weights = None,
+    method: Annotated[str, typer.Option(help="hmc, sgld, sghmc, vi, or ensemble.")] = "hmc",
+    draws: Annotated[int, typer.Option(min=1, help="Draws to keep of each chain, or members to train.")] = 20,
+    chains: Annotated[int, typer.Option(min=1, help="Chains; the first starts from the weights given.")] = 1,
+    burn_in: Annotated[
+        int, typer.Option(min=0, help="Draws to throw away first; HMC tunes its step in them, VI is fitted.")
+    ] = 20,
+    step_size: Annotated[
+        float, typer.Option(help="HMC: the first step. VI: Adam's. Others: learning rate of the mean loss.")
+    ] = 1e-3,
+    trajectory: Annotated[float, typer.Option(help="HMC: how long to follow each trajectory.")] = 0.1,
+    steps: Annotated[int, typer.Option(min=1, help="Others: minibatch steps to a draw.")] = 100,
+    batch_size: Annotated[int, typer.Option(min=1, help="Others: images in a minibatch.")] = 100,
+    weight_decay: Annotated[float, typer.Option(min=0, help="The prior of each weight is N(0, 1 / this).")] = 100.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep the run here; the same command resumes after an interruption.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Fixes everything random.")] = 0,
+    mean: o.Mean = None,
+    std: o.Std = None,
+    size: o.Size = None,
+    grey: o.Grey = None,
+    device: o.Device = "cpu",
+    as_json: o.AsJson = False,
+) -> None:
+    """Draw a posterior, or train an ensemble, on labelled images: class folders, or an .npz with images and labels.
+
+    Under torchrun chains and members are spread over its processes.
+
+    Example: shiftmatch sample lenet digits/ --method sghmc --step-size 0.01 --out digits.safetensors
+    """
+    from shiftmatch.cli.loading import architecture_named, open_network
+    from shiftmatch.cli.preparing import open_prepared
+    from shiftmatch.data.image_set import Problems
+    from shiftmatch.samplers.diagnostics import convergence_summary
+    from shiftmatch.samplers.inference import LOOKED_AT, Inference
+
+    settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch_size, weight_decay, seed, chains)
+    problems, (rank, processes) = Problems(), join_processes()
+    with writing(out) as place:
+        start = open_network(network, weights, seed=seed, device=device)
+        options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
+        images, _ = open_prepared(data, network, start, device=device, **options)
+        inputs, labels = (tensor.to(device) for tensor in images.training_data(problems))
+        posterior = settings.run(
+            start,
+            (inputs, labels),
+            folder=folder,
+            architecture=architecture_named(network),
+            across_processes=processes > 1,
+        )
+        posterior.save(place)
+    if rank:
+        return
+    convergence = convergence_summary(posterior, inputs[:LOOKED_AT], start)
+    found = {"out": out, "draws": len(posterior), "chains": posterior.chains, "convergence": convergence}
+    finish(images, problems, f"{len(posterior)} draws are in {out}\n{convergence}", found, as_json=as_json)
+
+
+def import_hmc(
+    files: Annotated[list[Path], typer.Argument(help="state-*.pkl or model_step_*.pt; leave out the burn-in.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The posterior file to write.")],
+    network: Annotated[str, typer.Option(help="The network of the samples: lenet, mlp or resnet20_frn.")],
+    half: Annotated[bool, typer.Option(help="Store in half precision: half the size.")] = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Convert published HMC samples without running any code in them; rejected draws are left out.
+
+    Example: shiftmatch import-hmc samples/state-*.pkl --network resnet20_frn --out hmc.safetensors
+    """
+    import torch
+
+    from shiftmatch.models import Architecture
+    from shiftmatch.samplers.interop import import_hmc as convert
+
+    with writing(out):
+        posterior = convert(files, Architecture(network))
+        posterior.save(out, dtype=torch.float16 if half else None)
+    found = {"out": out, "draws": len(posterior), "chains": posterior.chains}
+    tell(f"{len(posterior)} draws in {len(posterior.chains)} chains are in {out}", found, as_json=as_json)
+
+
 def export(
-    network: Network,
+    network: o.Network,
     *,
     out: Annotated[Path, typer.Option(help="The file to write: .onnx, or .pt2 for a torch.export program.")],
     statistics: Annotated[Path, typer.Option(help="From `shiftmatch fit`.")],
-    weights: Weights = None,
+    weights: o.Weights = None,
     prior_images: Annotated[
         float | None, typer.Option(min=0, help="So many images the training statistics count for.")
     ] = None,
+    as_json: o.AsJson = False,
 ) -> None:
     """Write the graph of a matched network, its adaptation included, for batches of any size.
 
@@ -122,6 +205,7 @@ def export(
     from shiftmatch.matching.match import match
     from shiftmatch.matching.statistics import Statistics
 
-    robust = match(open_network(network, weights), Statistics.load(statistics), prior_images=prior_images)
-    write(robust, out)
-    typer.echo(f"The matched network is in {out}")
+    with writing(out):
+        robust = match(open_network(network, weights), Statistics.load(statistics), prior_images=prior_images)
+        write(robust, out)
+    tell(f"The matched network is in {out}", {"out": out}, as_json=as_json)

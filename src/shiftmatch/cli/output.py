@@ -1,9 +1,10 @@
 """What commands say and where they write: messages, exit codes, and files that are tried before the work."""
 
 import errno
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from rich.console import Console
 from shiftmatch.errors import InputError, SmallBatchWarning
 
 if TYPE_CHECKING:
-    from shiftmatch.data.image_set import Problems
+    from shiftmatch.data.image_set import ImageSet, Problems
 
 FAILED, PARTIAL, INTERRUPTED = 1, 3, 130
 """Exit codes: something went wrong; some images were refused; Ctrl-C. Wrong usage is 2."""
@@ -29,6 +30,14 @@ def say(text: str) -> None:
     """What was done; nothing with --quiet."""
     if not is_quiet():
         typer.echo(text)
+
+
+def tell(text: str, found: Mapping[str, Any], *, as_json: bool) -> None:
+    """What was done: as JSON, which --quiet does not silence, or in words."""
+    if as_json:
+        typer.echo(json.dumps(found, default=str))
+    else:
+        say(text)
 
 
 def show(table: Any) -> None:
@@ -149,8 +158,16 @@ def _lock(path: Path) -> int | None:
         os.close(handle)  # it was released, and its file removed, between the two calls
 
 
+def finish(images: "ImageSet", problems: "Problems", text: str, found: Mapping[str, Any], *, as_json: bool) -> None:
+    """Tell which images were refused, and what was done; the exit code is 3 if any were."""
+    tell_problems(problems, images.notes, images=len(images))
+    tell(text, {**found, "refused": problems.refused}, as_json=as_json)
+    if problems.refused:
+        raise typer.Exit(PARTIAL)
+
+
 def tell_problems(problems: "Problems", notes: Sequence[str], *, images: int) -> None:
-    """A summary of what was changed and refused in reading images; some refused images make the exit code 3."""
+    """A summary of what was changed and refused in reading images."""
     for note in notes:
         complain(f"{note}.", kind="note")
     for change in sorted(set(problems.changed.values())):

@@ -1,7 +1,6 @@
 """`shiftmatch predict`: labels for images, from a matched network or posterior; `diagnose`: what has shifted."""
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftmatch.cli import options as o
-from shiftmatch.cli.output import PARTIAL, complain, say, tell_problems, writing
+from shiftmatch.cli.output import complain, finish, writing
 
 if TYPE_CHECKING:
     from shiftmatch.data.image_set import Batches
@@ -50,8 +49,7 @@ def predict(
     Example: shiftmatch predict nets.py:resnet photos/ --weights net.pt --statistics net.stats --out labels.csv
     """
     from shiftmatch.cli.loading import open_members, open_statistics
-    from shiftmatch.cli.preparing import fitting, preparation
-    from shiftmatch.data.image_set import open_images
+    from shiftmatch.cli.preparing import open_prepared
     from shiftmatch.matching.average import average
     from shiftmatch.matching.members import match_members
 
@@ -60,21 +58,15 @@ def predict(
         known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
         first = known[0] if known else None
         options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
-        prepare = preparation(network, networks[0], first, allow_other=allow_other_preprocessing, **options)
-        images, _ = fitting(networks[0], open_images(data, prepare), device=device, statistics=first)
+        options |= {"device": device, "allow_other": allow_other_preprocessing}
+        images, _ = open_prepared(data, network, networks[0], first, **options)
         members = match_members(networks, known, prior_images=prior_images) if known else networks
         batches = images.batches(batch_size)
         # Names of classes are those of the training folder; what folders test images lie in says nothing.
         rows = _predict(average(members), batches, first.classes if first else (), device)
         _write(out, images.names, rows, batches.problems.refused)
-    refused = batches.problems.refused
-    tell_problems(batches.problems, images.notes, images=len(images))
-    if as_json:
-        typer.echo(json.dumps({"out": str(out), "images": len(rows), "refused": refused}))
-    else:
-        say(f"The predictions for {len(rows):,} images are in {out}")
-    if refused:
-        raise typer.Exit(PARTIAL)
+    words = f"The predictions for {len(rows):,} images are in {out}"
+    finish(images, batches.problems, words, {"out": out, "images": len(rows)}, as_json=as_json)
 
 
 def _predict(predictor: "Average", batches: "Batches", classes: Sequence[str], device: str) -> dict[int, Row]:
@@ -143,8 +135,7 @@ def diagnose(
     Example: shiftmatch diagnose nets.py:resnet photos/ --weights net.pt --statistics net.stats --plot spectra.png
     """
     from shiftmatch.cli.loading import open_network, open_statistics
-    from shiftmatch.cli.preparing import fitting, preparation
-    from shiftmatch.data.image_set import open_images
+    from shiftmatch.cli.preparing import open_prepared
     from shiftmatch.errors import InputError
     from shiftmatch.matching.diagnosis import diagnose as compare
 
@@ -153,22 +144,16 @@ def diagnose(
     model = open_network(network, weights, device=device, random=random_weights)
     (known,) = open_statistics(statistics, of_members=False)
     options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
-    prepare = preparation(network, model, known, allow_other=allow_other_preprocessing, **options)
-    images, _ = fitting(model, open_images(data, prepare), device=device, statistics=known)
+    options |= {"device": device, "allow_other": allow_other_preprocessing}
+    images, _ = open_prepared(data, network, model, known, **options)
     batches = images.batches(batch_size)
     inputs, index = next(iter(batches))
     found = compare(model, known, inputs[:batch_size].to(device))
     if plot:
-        from shiftmatch.report.figure_files import save_figure
         from shiftmatch.report.figures import spectra
+        from shiftmatch.report.files import save_figure
 
         with writing(plot):
             save_figure(spectra(found), plot)
-    tell_problems(batches.problems, images.notes, images=len(images))
-    if as_json:
-        names = [images.names[position] for position in index[:batch_size].tolist()]
-        typer.echo(json.dumps({**found.to_dict(), "names": names, "refused": batches.problems.refused}))
-    else:
-        say(str(found))
-    if batches.problems.refused:
-        raise typer.Exit(PARTIAL)
+    names = [images.names[position] for position in index[:batch_size].tolist()]
+    finish(images, batches.problems, str(found), found.to_dict() | {"names": names}, as_json=as_json)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from shiftmatch.cli.output import complain
-from shiftmatch.data.image_set import ImageSet
+from shiftmatch.data.image_set import ImageSet, open_images
 from shiftmatch.data.images import Labelled
 from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.inputs import logits_of
@@ -22,7 +23,7 @@ MAX_RATIO = 2.5
 MAX_INPUT_RATIO, MAX_INPUT_STDS = 4.0, 2.0
 """The same for standard deviations and means of inputs, which corruptions change as well."""
 CLEAN_IMAGES, MAX_LOSS = 64, 0.2
-"""So many clean images are tried, and a loss of accuracy that is more than chance, and more than a matter of taste."""
+"""How many clean images are tried, and the loss of accuracy on them, well beyond chance, that is warned about."""
 
 
 def preparation(
@@ -57,6 +58,20 @@ def preparation(
             raise type(error)(f"{error} That is said by --allow-other-preprocessing.") from None
         complain(str(error).partition(" Prepare")[0], kind="warning")
     return prepare
+
+
+def open_prepared(
+    data: Path,
+    name: str,
+    network: nn.Module,
+    statistics: Statistics | None = None,
+    *,
+    device: str = "cpu",
+    **options: Any,
+) -> tuple[ImageSet, Tensor]:
+    """The user's images, prepared as `preparation` says, which the `options` are for; and some of the inputs."""
+    prepare = preparation(name, network, statistics, **options)
+    return fitting(network, open_images(data, prepare), device=device, statistics=statistics)
 
 
 def fitting(

@@ -2,13 +2,15 @@
 
 import json
 import sys
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from shiftmatch.cli.options import AsJson
-from shiftmatch.cli.output import say, show, writing
+from shiftmatch.cli.output import is_quiet, say, show, tell, writing
 from shiftmatch.errors import InputError
 from shiftmatch.utils.files import atomic_path
 
@@ -26,6 +28,7 @@ def report(
     method: Annotated[str, typer.Option(help="The method that the headline is about.")] = "ShiftMatch",
     title: Annotated[str | None, typer.Option(help="Above the headline; without it, the names of the files.")] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page if there is a display.")] = True,
+    as_json: AsJson = False,
 ) -> None:
     """One page that holds everything: what is gained and where it loses, curves, tables that sort and filter, protocol.
 
@@ -36,23 +39,26 @@ def report(
 
     For a paper: shiftmatch report results/*.csv --figures figures/ --format svg --markdown tables.md
     """
+    from shiftmatch.report.files import open_scores, pictures_beside
     from shiftmatch.report.html import write_html
     from shiftmatch.report.markdown import open_in_browser, write_markdown
-    from shiftmatch.report.sources import open_scores, pictures_beside
 
     table, name = open_scores(scores), title or ", ".join(path.stem for path in scores)
     with writing(out):
         write_html(table, out, title=name, pictures=pictures_beside(scores), baseline=baseline, method=method)
+    found: dict[str, Any] = {"out": out}
     if markdown:
         write_markdown(table, markdown, title=name, baseline=baseline, method=method)
-        say(f"The tables are in {markdown}")
+        found["markdown"] = markdown
     if figures:
-        from shiftmatch.report.figure_files import write_figures
+        from shiftmatch.report.files import write_figures
 
-        written = write_figures(table, figures, kind=kind, baseline=baseline, method=method)
-        say(f"{len(written)} figures are in {figures}")
-    opened = open_page and open_in_browser(out)
-    say(f"The page is {'open: ' if opened else ''}{out.resolve()}")
+        found["figures"] = write_figures(table, figures, kind=kind, baseline=baseline, method=method)
+    opened = open_page and not as_json and open_in_browser(out)
+    words = [f"The tables are in {markdown}"] * bool(markdown)
+    words += [f"{len(found.get('figures', ()))} figures are in {figures}"] * bool(figures)
+    words += [f"The page is {'open: ' if opened else ''}{out.resolve()}"]
+    tell("\n".join(words), found, as_json=as_json)
 
 
 def demo(
@@ -64,7 +70,7 @@ def demo(
     draws: Annotated[int, typer.Option(min=1, max=20, help="Draws of each posterior; fewer are quicker.")] = 5,
     seed: Annotated[int, typer.Option(help="Fixes the corruptions.")] = 0,
 ) -> None:
-    """Six ways to meet MNIST-C, compared in under a minute: a table, and a page with pictures.
+    """Compare six methods on MNIST-C in under a minute: a table, and a page with pictures.
 
     Plain HMC, the EmpCov prior, a deep ensemble, test-time batchnorm, ShiftMatch and its structure in the paper, on
     digits and posteriors that ship with the package; nothing is downloaded. With --json the table is printed, and no
@@ -116,5 +122,7 @@ def reproduce(
             "repository, in the folder that holds paper/."
         ) from error
     given = [name, "--size", size, "--out", str(out), *(["--root", root] if root else [])]
-    if code := main(given):
+    with redirect_stdout(StringIO()) if is_quiet() else nullcontext():
+        code = main(given)
+    if code:
         raise typer.Exit(code)

@@ -136,6 +136,9 @@ def _piece(
 def frost_source(folder: Path | None = None) -> str:
     """Say which pictures of frost are used: "photographs in <folder>" or "synthetic".
 
+    Args:
+        folder: where the published photographs would be.
+
     >>> frost_source(Path("no such folder"))
     'synthetic'
     """

@@ -14,7 +14,7 @@ from shiftmatch.corruptions.severities import Number
 from shiftmatch.shapes import Images
 
 Border = Literal["edge", "mirror", "reflect"]
-"""How an image goes on beyond its border: aaa|abcd|ddd, dcb|abcd|cba or cba|abcd|dcb."""
+"""How an image is extended beyond its border: aaa|abcd|ddd, dcb|abcd|cba or cba|abcd|dcb."""
 
 Maps = Float[Tensor, "b *c h w"]
 """Images, or single maps without a channel axis."""

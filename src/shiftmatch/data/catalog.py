@@ -231,3 +231,4 @@ CATALOG: Mapping[str, Published] = {
         ),
     ),
 }
+"""Every data set by its name: what it is, where it is published, its files and their checksums."""

@@ -15,9 +15,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from shiftmatch.errors import DataNotFoundError, FileFormatError
-from shiftmatch.utils.files import atomic_path
+from shiftmatch.utils.files import atomic_path, parsing
 from shiftmatch.utils.parallel import track
 
 CHUNK = 1 << 20
@@ -31,12 +32,14 @@ PROVENANCE = "shiftmatch.json"
 _BROKEN = (OSError, http.client.HTTPException)
 _MALFORMED = (EOFError, ValueError, OverflowError, NotImplementedError, RuntimeError, LookupError, MemoryError)
 """What the standard library raises for archives with strange entries."""
+_ODD_NAMES = {errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
+"""What the system says of entries that cannot be files: one called `.`, or one that is a file and a folder."""
 
 
 def download(urls: Sequence[str], target: Path, *, checksum: str, progress: bool = True) -> str:
     """Fetch `target` from the first mirror that delivers the right bytes; return that mirror's address.
 
-    What has arrived is kept in `<target>.part`, from which a later call goes on, even at another mirror.
+    What has arrived is kept in `<target>.part`, from which a later call resumes, even at another mirror.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
@@ -57,7 +60,7 @@ def download(urls: Sequence[str], target: Path, *, checksum: str, progress: bool
 
 
 def _complete(url: str, part: Path, checksum: str, *, progress: bool) -> None:
-    """Bring `part` to its end, going on where a transfer broke, until it has the right checksum."""
+    """Complete `part`, resuming where a transfer broke, until it has the right checksum."""
     for left in reversed(range(ATTEMPTS)):
         resumed = part.exists()
         try:
@@ -99,6 +102,18 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
         yield chunk
 
 
+def read_provenance(folder: Path) -> dict[str, Any] | None:
+    """How shiftmatch made the contents of a folder; None where it did not."""
+    path = folder / PROVENANCE
+    if not path.exists():
+        return None
+    with parsing(path, "how this folder was made", "Delete the folder and make it again."):
+        found = dict(json.loads(path.read_text()))
+        if missing := {"made by", "seed", "frost"} - found.keys():
+            raise KeyError(*missing)
+        return found
+
+
 def checksum(path: Path, algorithm: str = "sha256") -> str:
     """The checksum of a file, with the name of its algorithm.
 
@@ -135,7 +150,7 @@ def unpack(archive: Path, folder: Path) -> None:
                     _check_size(file.tell() + len(chunk), most)
                     file.write(chunk)
     except OSError as error:
-        if not isinstance(error, gzip.BadGzipFile) and error.errno != errno.EINVAL:  # such as a full disk
+        if not isinstance(error, gzip.BadGzipFile) and error.errno not in _ODD_NAMES:  # such as a full disk
             raise
         raise _damaged(archive, error) from error
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, *_MALFORMED) as error:
@@ -205,12 +220,8 @@ class Record:
     @classmethod
     def read(cls, name: str, root: Path) -> "Record":
         path = cls.path(name, root)
-        try:
+        with parsing(path, "its download record", "Delete it: checksums are then recorded anew."):
             return cls(**json.loads(path.read_text())) if path.exists() else cls()
-        except (ValueError, TypeError) as error:
-            raise FileFormatError(
-                f"{path} is not a download record ({error}). Delete it: checksums are then recorded anew."
-            ) from error
 
     def write(self, name: str, root: Path) -> None:
         with atomic_path(self.path(name, root)) as path:

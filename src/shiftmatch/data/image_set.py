@@ -26,7 +26,20 @@ class Problems:
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images with a name each (the file, or the position), labels if they have any, and notes on how they were read."""
+    """Images with a name each (the file, or the position), labels if they have any, and notes on how they were read.
+
+    Args:
+        names: of each image: its file, or its position.
+        images: the pixels, read when they are asked for.
+        labels: the class of each image, if it is known.
+        classes: the names of the classes.
+        preprocessing: how pixels become inputs.
+        notes: what was changed in reading them.
+
+    >>> digits = ImageSet(["0", "1"], torch.zeros(2, 1, 8, 8, dtype=torch.uint8), None, (), Preprocessing())
+    >>> [tuple(inputs.shape) for inputs, index in digits.batches(2)]
+    [(2, 1, 8, 8)]
+    """
 
     names: Sequence[str]
     images: ImageSource
@@ -121,7 +134,23 @@ class Batches:
 
 
 def open_images(path: Path, preprocessing: Preprocessing) -> ImageSet:
-    """An image, a folder of images, flat or with one folder per class; or an .npy or .npz file of bytes or 0 to 1."""
+    """Images of one's own, from a file, a folder or an array.
+
+    Args:
+        path: an image; a folder of images, flat or with one folder per class; or an .npy or .npz file of bytes, or of
+            numbers from 0 to 1.
+        preprocessing: how pixels become inputs; its size and colours say how images are read.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat", "dog"):
+    ...         (Path(folder) / name).mkdir()
+    ...         Image.new("RGB", (40, 30)).save(Path(folder) / name / "one.png")
+    ...     found = open_images(Path(folder), Preprocessing(size=24))
+    ...     found.classes, found.labels.tolist(), tuple(found.some().shape)
+    (('cat', 'dog'), [0, 1], (2, 3, 24, 24))
+    """
     if path.is_dir():
         return _open_folder(path, preprocessing)
     if not path.is_file():

@@ -24,6 +24,9 @@ class ImageSource(Protocol):
     """Images that can be read one by one: a slice is again a source, a tensor of positions gives pixels (NCHW).
 
     A tensor, memory-mapped or not, is a source; so are image files, decoded only when their pixels are asked for.
+
+    >>> isinstance(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), ImageSource)
+    True
     """
 
     def __len__(self) -> int: ...
@@ -38,6 +41,12 @@ class ImageSource(Protocol):
 @dataclass(frozen=True, eq=False)
 class Labelled:
     """Images (uint8, NCHW) with one label each, and where they came from.
+
+    Args:
+        images: pixels, read when they are asked for.
+        labels: the class of each image.
+        name: of the data set, for tables.
+        source: where they came from, in words.
 
     >>> digits = Labelled(torch.zeros(4, 1, 28, 28, dtype=torch.uint8), torch.arange(4), "digits", "made up")
     >>> digits.first(2)
@@ -76,8 +85,20 @@ class Labelled:
 class ImageFolder:
     """Image files, each scaled so that its shorter side has `resize` pixels and cut to `size` around its centre.
 
-    They are turned `upright` as their cameras noted, but not those of published sets: networks are trained, and
-    corrupted copies were made, without that.
+    Published sets are read with `upright=False`: networks are trained, and corrupted copies were made, without it.
+
+    Args:
+        paths: the files.
+        size: rows and columns that are cut out; None leaves the image as it is.
+        resize: pixels of the shorter side before that; `size` unless given.
+        grey: read one channel instead of three.
+        upright: turn images as their cameras noted.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("RGB", (40, 30)).save(path := Path(folder) / "photo.png")
+    ...     ImageFolder((path,), size=16, resize=20)[torch.tensor([0])].shape
+    torch.Size([1, 3, 16, 16])
     """
 
     paths: tuple[Path, ...]
@@ -101,7 +122,27 @@ class ImageFolder:
     def decode(self, position: int, notes: list[str] | None = None) -> Tensor:
         """The pixels of one file; what was changed in reading it is added to `notes`."""
         image = open_image(self.paths[position], grey=self.grey, upright=self.upright, notes=notes)
-        return to_pixels(centre(image, self.size, self.resize or self.size) if self.size else image)
+        if not self.size:
+            return to_pixels(image)
+        short_side = self.resize or self.size
+        check_scaled(self.paths[position], image.size, short_side)
+        return to_pixels(centre(image, self.size, short_side))
+
+
+def check_scaled(path: Path, size: Sequence[int], short_side: int) -> None:
+    """Refuse an image so long and narrow that it would fill the memory when its shorter side is scaled up.
+
+    >>> check_scaled(Path("a.png"), (640, 480), 256)
+    >>> check_scaled(Path("a.png"), (1_000_000, 1), 256)
+    Traceback (most recent call last):
+    ...
+    shiftmatch.errors.FileFormatError: a.png has 1000000 × 1 pixels, and more than 89,478,485 when its shorter side ...
+    """
+    if max(size) * short_side**2 > MAX_PIXELS * min(size):
+        raise FileFormatError(
+            f"{path} has {' × '.join(map(str, size))} pixels, and more than {MAX_PIXELS:,} when its shorter side is "
+            f"scaled to {short_side}. Cut it, or take it out."
+        )
 
 
 def stacked(images: Sequence[Tensor]) -> Tensor:
@@ -143,10 +184,21 @@ WHITE = (255, 255, 255, 255)
 
 
 def open_image(path: Path, *, grey: bool = False, upright: bool = True, notes: list[str] | None = None) -> Image.Image:
-    """An image file in colour (or grey), in 8 bits, `upright` as its camera noted.
+    """An image file in colour (or grey), in 8 bits.
 
-    16 bits are scaled to 8, transparency is laid over white, and of several frames the first is taken; the last two
-    are added to `notes`.
+    16 bits are scaled to 8, transparency is laid over white, and of several frames the first is taken.
+
+    Args:
+        path: the file.
+        grey: one channel instead of three.
+        upright: turn it as its camera noted.
+        notes: a list, to which is added what was changed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("L", (40, 30)).save(path := Path(folder) / "photo.png")
+    ...     open_image(path).mode
+    'RGB'
     """
     notes = [] if notes is None else notes
     if path.is_file() and not path.stat().st_size:
@@ -169,7 +221,7 @@ def open_image(path: Path, *, grey: bool = False, upright: bool = True, notes: l
         ) from error
     except UnidentifiedImageError as error:
         raise FileFormatError(f"{path} is not an image of a known format. Take it out, or save it as PNG.") from error
-    except Exception as error:  # Pillow's readers raise whatever they meet in a damaged file
+    except Exception as error:  # Pillow's readers raise all kinds of errors for a damaged file
         raise FileFormatError(f"{path} is damaged ({error}). Copy it again, or take it out.") from error
 
 

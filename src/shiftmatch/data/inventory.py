@@ -21,7 +21,19 @@ State = Literal["absent", "incomplete", "damaged", "unchecked", "holds"]
 
 @dataclass(frozen=True)
 class Status:
-    """What is there of one data set, where it came from, and whether its checksums hold."""
+    """What is there of one data set, where it came from, and whether its checksums hold.
+
+    Args:
+        name: of the data set.
+        folder: where it is, or would be.
+        state: "absent", "incomplete", "damaged", "unchecked" or "holds" (its checksums).
+        detail: the same in words.
+        source: where it came from.
+        bytes: its size on disk.
+
+    >>> inspect("mnist", root="no such folder").state
+    'absent'
+    """
 
     name: str
     folder: Path
@@ -32,7 +44,22 @@ class Status:
 
 
 def load(name: str, split: str = "test", *, root: Root = None, limit: int | None = None) -> Labelled:
-    """A split of a data set in the data folder; large sets are memory-mapped, image files decoded when indexed."""
+    """A split of a data set in the data folder; large sets are memory-mapped, image files decoded when indexed.
+
+    Args:
+        name: of the data set; `CATALOG` has them all.
+        split: "test" or "train"; of a corrupted set, the corruption.
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        limit: take the first so many images only.
+
+    >>> import tempfile, numpy as np
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     (home := Path(root) / published("cifar10.1-v6").folder).mkdir()
+    ...     np.save(home / "cifar10.1_v6_data.npy", np.zeros((4, 32, 32, 3), np.uint8))
+    ...     np.save(home / "cifar10.1_v6_labels.npy", np.arange(4))
+    ...     load("cifar10.1-v6", root=root, limit=3)
+    Labelled(cifar10.1-v6 test: 3 images, from ...)
+    """
     entry, folder = published(name), data_folder(root)
     if split not in entry.splits:
         raise InputError(f"{name} has no split {split!r}; it has {', '.join(entry.splits)}.")
@@ -44,7 +71,20 @@ def load(name: str, split: str = "test", *, root: Root = None, limit: int | None
 
 
 def get(name: str, *, root: Root = None, progress: bool = True) -> Status:
-    """Fetch a data set into the data folder unless it is there and sound; archives put there by hand are used."""
+    """Fetch a data set into the data folder unless it is there and sound; archives put there by hand are used.
+
+    Args:
+        name: of the data set; `CATALOG` has them all.
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        progress: whether to show a bar.
+
+    >>> import tempfile, numpy as np
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     (home := Path(root) / published("mnist-c").folder).mkdir()
+    ...     get("imagenet", root=root)
+    Traceback (most recent call last):
+    shiftmatch.errors.DataNotFoundError: ... has no free download. Get it from ...
+    """
     entry, folder = published(name), data_folder(root)
     status = inspect(name, root=folder, progress=progress)
     if status.source == MADE:
@@ -68,7 +108,16 @@ def get(name: str, *, root: Root = None, progress: bool = True) -> Status:
 
 
 def inspect(name: str, *, root: Root = None, progress: bool = True) -> Status:
-    """Look at a data set on disk and check every file that has a checksum."""
+    """Look at a data set on disk and check every file that has a checksum.
+
+    Args:
+        name: of the data set; `CATALOG` has them all.
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        progress: whether to show a bar.
+
+    >>> inspect("cifar10", root="no such folder").state
+    'absent'
+    """
     entry, folder = published(name), data_folder(root)
     record, home = Record.read(name, folder), folder / entry.folder
     missing = [file for file in entry.files if not (home / file).exists()]
@@ -165,7 +214,22 @@ def layout_of(suite: str) -> Layout:
 
 
 def load_corrupted(suite: str, name: str, severity: Severity, *, root: Root = None) -> Labelled:
-    """One corruption at one severity, from the suite's files."""
+    """One corruption at one severity, from the suite's files.
+
+    Args:
+        suite: "cifar10-c", "imagenet-c" or "mnist-c".
+        name: of the corruption.
+        severity: from 1 to 5; None for MNIST-C, which has one.
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+
+    >>> import tempfile, numpy as np
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     (home := Path(root) / "CIFAR-10-C").mkdir()
+    ...     np.save(home / "fog.npy", np.zeros((5 * 4, 32, 32, 3), np.uint8))  # five severities of four images
+    ...     np.save(home / "labels.npy", np.arange(20) % 4)
+    ...     load_corrupted("cifar10-c", "fog", 5, root=root)
+    Labelled(fog 5: 4 images, from ...)
+    """
     layout = layout_of(suite)
     severities = layout.severities
     if severity not in severities:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from shiftmatch.data.images import ImageSource, class_folders
+from shiftmatch.data.images import ImageSource, check_scaled, class_folders
 from shiftmatch.errors import FileFormatError
 from shiftmatch.models.preprocessing import Preprocessing
 
@@ -90,6 +90,8 @@ def _idx(path: Path, axes: int) -> NDArray[np.uint8]:
     if len(header) != 4 * (1 + axes) or header[:4] != bytes([0, 0, UNSIGNED_BYTES, axes]):
         raise _wrong(path, f"an idx file of bytes with {axes} axes", f"one that begins with {header!r}")
     shape = tuple(np.frombuffer(header[4:], ">i4").tolist())
+    if min(shape) < 0:
+        raise _wrong(path, "lengths from 0 on in its header", str(shape))
     if (size := path.stat().st_size) != len(header) + prod(shape):
         raise _wrong(path, f"{len(header) + prod(shape):,} bytes, as its header says", f"{size:,}")
     return np.memmap(path, np.uint8, _MAP, offset=len(header), shape=shape)
@@ -209,6 +211,7 @@ def to_images(path: Path, array: Array, preprocessing: Preprocessing, notes: lis
         notes.append("grey images were given three equal channels")
     if (size := preprocessing.size) and pixels.shape[-2:] != (size, size):
         notes.append(f"images of {pixels.shape[-2]} × {pixels.shape[-1]} were scaled and cut to {size} × {size}")
+        check_scaled(path, pixels.shape[-2:], preprocessing.resize or size)
         pixels = _centre(pixels, size, preprocessing.resize or size)
     return pixels
 

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from shiftmatch.corruptions import corrupt, frost_source, names
 from shiftmatch.data.catalog import published
-from shiftmatch.data.download import PROVENANCE
+from shiftmatch.data.download import PROVENANCE, read_provenance
 from shiftmatch.data.images import SHORT_SIDE, SIDE, ImageFolder, Labelled, centre, to_pixels
 from shiftmatch.data.inventory import Layout, Root, Severity, layout_of, load
 from shiftmatch.errors import InputError
@@ -189,6 +189,26 @@ def write_corrupted(
     """Write the corrupted test set of `data` in the layout of `suite`; a second call resumes where the first ended.
 
     Every finished file appears at once and whole; its bytes depend on neither the workers nor the interruptions.
+
+    Args:
+        suite: "cifar10-c", "imagenet-c" or "mnist-c".
+        out: the folder to write; that of the suite in the data folder unless given.
+        data: the clean set; the suite's own unless given.
+        corruptions: which ones; all unless given.
+        limit: take the first so many images only.
+        seed: fixes what is random.
+        workers: processes that share the work; the bytes do not depend on them.
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        progress: whether to show a bar.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     test = Path(root) / "cifar-10-batches-bin" / "test_batch.bin"
+    ...     test.parent.mkdir()
+    ...     _ = test.write_bytes(bytes(4 * 3073))  # four black images of class 0
+    ...     made = write_corrupted("cifar10-c", f"{root}/made", corruptions=["contrast"], root=root, progress=False)
+    ...     sorted(path.name for path in made.glob("*.npy"))
+    ['contrast.npy', 'labels.npy']
     """
     layout, folder = layout_of(suite), data_folder(root)
     Job.forget()
@@ -226,8 +246,8 @@ def _home(job: Job) -> str:
 def _claim(target: Path, job: Job) -> None:
     """Mark the folder as this job's, so that no folder ever holds a mixture of two."""
     note, wanted = target / PROVENANCE, job.provenance()
-    if note.exists():
-        if (found := json.loads(note.read_text())) != wanted:
+    if found := read_provenance(target):
+        if found != wanted:
             raise InputError(f"{target} was begun as {found}, not {wanted}. Choose another folder or delete this one.")
         return
     if target.exists() and any(not path.name.startswith(".") for path in target.iterdir()):
@@ -245,6 +265,12 @@ HEADER = 2 * FONT_SIZE
 
 def sheet(image: Image.Image, suite: str = "imagenet-c", *, seed: int = 0, progress: bool = True) -> Image.Image:
     """Rows: the corruptions of the suite; columns: the image as the suite takes it, then each severity.
+
+    Args:
+        image: any image; it is cut as the suite wants it.
+        suite: "cifar10-c", "imagenet-c" or "mnist-c".
+        seed: fixes what is random.
+        progress: whether to show a bar.
 
     >>> sheet(Image.new("RGB", (64, 48)), "cifar10-c", progress=False).width
     946

@@ -1,4 +1,4 @@
-"""The main job in small, on what ships with the package: six ways to meet MNIST-C, and what matching does."""
+"""The demo: six methods on MNIST-C, with networks and digits that ship with the package, and what matching does."""
 
 import io
 import os
@@ -33,10 +33,11 @@ from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.members import match_members
 from shiftmatch.metrics.uncertainty import standard_error
 from shiftmatch.report import figures
-from shiftmatch.report.figure_files import inline_svg
-from shiftmatch.report.grid import SHIFT, grid_of
+from shiftmatch.report.files import inline_svg
+from shiftmatch.report.grid import grid_of
 from shiftmatch.report.html import HeatTable, png_address, render
 from shiftmatch.report.markdown import corruption_table
+from shiftmatch.report.measures import SHIFT
 from shiftmatch.report.summary import compare, interval_note, losses, sentences
 from shiftmatch.shapes import Images, Pixels
 from shiftmatch.utils.parallel import one_thread, track

@@ -22,6 +22,7 @@ from shiftmatch.metrics.registry import Metric, measure, named
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.utils.files import versions
 from shiftmatch.utils.hashing import content_hash
+from shiftmatch.utils.modes import restoring_grad_mode
 from shiftmatch.utils.parallel import mapping, track
 from shiftmatch.utils.processes import gather_objects, map_over_processes
 
@@ -43,6 +44,7 @@ class Episodic(Protocol):
         """Forget it."""
 
 
+@restoring_grad_mode()
 def evaluate(
     methods: Mapping[str, Predictor],
     suite: Suite,
@@ -61,18 +63,30 @@ def evaluate(
     across_processes: bool = False,
     progress: bool = True,
 ) -> Scores:
-    """Score methods (name -> images in, probabilities out) under every corruption of a suite, at every severity.
+    """Score methods under every corruption of a suite, at every severity.
 
-    Images are prepared by `preprocess` (default: divided by 255) and come in the order of the suite, in batches of
-    nearly equal size, at most `batch_size`; or as `shiftmatch.streams` has it, such as "mixture:0.5". One batch is in
-    memory at a time, for all methods, on `device` (default: that of a network; the CPU for other methods). A method
-    that learns from what it sees begins anew in each cell.
+    Images come in batches of nearly equal size. One batch is in memory at a time, for all methods. A method that learns
+    from what it sees begins anew in each cell. With a `folder` a run resumes after an interruption; what a cell depends
+    on is in its name, so methods whose content cannot be told are refused then.
 
-    With a `folder` every finished cell is kept there, and a run resumes after an interruption; what a cell depends on
-    is in its name, so methods whose content cannot be told are refused then. `workers` processes share the cells, one
-    thread each; a script that asks for several calls this below `if __name__ == "__main__":`. `data` is what the
-    table calls the suite, `note` is kept with it. `keep_correct`: keep which images were right, for paired tests. With
-    `across_processes` the cells are spread over the processes of torch.distributed, and each gets the whole table.
+    Args:
+        methods: name -> what takes images and returns probabilities, such as `shiftmatch.average` returns.
+        suite: what to be tested on, such as `shiftmatch.suites.cifar10_c()`.
+        metrics: names or functions of `shiftmatch.metrics`.
+        preprocess: how pixels become inputs; they are divided by 255 unless it is given.
+        batch_size: images that are predicted together, at most.
+        stream: how images come, if not in the order of the suite: "iid", "mixture:0.5", "dirichlet:0.1".
+        include_clean: whether to score clean images too.
+        folder: where finished cells are kept.
+        workers: processes that share the cells, one thread each; a script that asks for several calls this below `if
+            __name__ == "__main__":`.
+        device: where to run; that of a network unless given, the CPU for other methods.
+        data: what the table calls the suite.
+        note: settings of yours, kept with the table.
+        keep_correct: whether to keep which images were right, for paired tests.
+        across_processes: whether the cells are spread over the processes of torch.distributed; each gets the whole
+            table.
+        progress: whether to show a bar.
 
     >>> from shiftmatch.matching.average import average
     >>> from shiftmatch.data.images import Labelled
@@ -96,7 +110,7 @@ def evaluate(
     def compute(rest: Sequence[Cell]) -> list[dict[str, CellScores]]:
         with mapping(max(1, min(workers, len(rest))), job) as run:
             label, show = f"evaluating {suite.name}", progress and bool(rest)
-            return list(track(run(_compute, rest), label, total=len(rest), show=show))
+            return list(track(run(_Job.compute, rest), label, total=len(rest), show=show))
 
     if across_processes:  # all do what is not on the disk of the first one
         rest, done = gather_objects((rest, done))[0]
@@ -169,10 +183,6 @@ class _Job:
         return {name: torch.cat(parts) for name, parts in found.items()}
 
 
-def _compute(job: _Job, cell: Cell) -> dict[str, CellScores]:
-    return job.compute(cell)
-
-
 def probabilities(
     predict: Predictor, inputs: Any, images: int, device: str | torch.device | None = None
 ) -> Float[Tensor, "b _"]:
@@ -211,7 +221,7 @@ def _naming(method: str) -> Iterator[None]:
 def _store(
     folder: Path, settings: dict[str, Any], suite: Suite, metrics: Sequence[str | Metric], prepare: Preprocess
 ) -> CellFolder:
-    """Where cells are kept that depend on the settings, and on what words do not say."""
+    """The folder of cells that depend on these settings, and on a hash of what settings cannot express."""
     images = suite.clean.images
     some = images if isinstance(images, Tensor) else images[torch.arange(0, len(images), ceil(len(images) / SAMPLE))]
     known = [suite.labels, some, [named(metric) for metric in metrics], prepare, versions()]
@@ -260,7 +270,7 @@ def _check(
 def _settings(
     suite: Suite, metrics: Sequence[str | Metric], preprocess: Preprocess, batch_size: int, stream: str | None
 ) -> dict[str, Any]:
-    """What all numbers depend on, as far as words can say it."""
+    """What all numbers depend on, as far as it can be written down."""
     prepared = repr(preprocess) if is_dataclass(preprocess) else getattr(preprocess, "__qualname__", "a function")
     return {
         "suite": suite.name,

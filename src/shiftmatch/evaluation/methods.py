@@ -41,6 +41,17 @@ from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.parallel import track
 from shiftmatch.utils.sequences import LazySequence
 
+__all__ = [
+    "METHODS",
+    "Method",
+    "batchnorm",
+    "matching",
+    "method_named",
+    "online",
+    "paper_setting",
+    "predictor",
+]
+
 Batches: TypeAlias = Sequence[Tensor]
 """Clean training inputs; gone through once for each member and method."""
 
@@ -63,6 +74,11 @@ ALIASES = {"shiftmatch": DEFAULT}
 @dataclass(frozen=True, eq=False)
 class Method:
     """One way to make networks robust: a network and clean training inputs in, a robust network out.
+
+    Args:
+        name: what tables call it.
+        about: one line that explains it.
+        prepare: the members and clean training inputs in, robust members out; what is measured may be kept in a file.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> method_named("ShiftMatch")(net, torch.randn(200, 3, 8, 8).split(100))(torch.randn(100, 3, 8, 8)).shape
@@ -87,7 +103,16 @@ def predictor(
 ) -> Average | EpisodicAverage:
     """One network, the members of an ensemble or the draws of a posterior, made robust each for itself and averaged.
 
-    With `path` the statistics of members are kept in that file, and memory does not grow with their number.
+    Args:
+        method: what makes each of them robust.
+        members: the network or networks.
+        batches: clean training inputs.
+        path: a file for the statistics of the members; memory then does not grow with their number.
+
+    >>> members = [nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)) for _ in range(2)]
+    >>> predict = predictor(method_named("ShiftMatch"), members, torch.randn(200, 4).split(100))
+    >>> predict(torch.randn(100, 4)).shape
+    torch.Size([100, 3])
     """
     if isinstance(members, Posterior):
         members = members.models()
@@ -99,7 +124,9 @@ def predictor(
 def method_named(name: str, *, pixel_std: float = 1.0) -> Method:
     """The method of that name, upper or lower case; "ShiftMatch" is the default one.
 
-    `pixel_std` is what the pixels are divided by, for the paper's.
+    Args:
+        name: one of `METHODS`.
+        pixel_std: what the pixels are divided by, for the paper's.
 
     >>> method_named("coral").name, method_named("shiftmatch").name
     ('CORAL', 'ShiftMatch: spectrum')
@@ -119,7 +146,19 @@ def matching(
     strength: str = "full",
     **settings: Any,
 ) -> Prepare:
-    """Match features to those of the training data; `settings` are those of `fit`."""
+    """Match features to those of the training data: what a `Method` does with its members.
+
+    Args:
+        at: where: "pre-activation", "activation", "input" or "module".
+        prior_images: as for `shiftmatch.match`.
+        strength: as for `shiftmatch.match`.
+        **settings: those of `shiftmatch.fit`.
+
+    >>> rows = Method("rows", "rows of every channel only", matching(covariance=SpatialKronecker()))
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    >>> type(rows(net, torch.randn(200, 3, 8, 8).split(100))).__name__
+    'MatchedModel'
+    """
 
     def prepare(members: Members, batches: Batches, path: Path | None) -> Members:
         known = settings | {"note": content_hash([batches, at, settings])}
@@ -146,7 +185,16 @@ def _measured_before(path: Path, note: str, members: int) -> Sequence[Statistics
 
 
 def batchnorm(*, prior_images: float | int = 0) -> Prepare:
-    """Test-time batchnorm; for a network without BatchNorm the same with its channels, as in the paper."""
+    """Test-time batchnorm; for a network without BatchNorm the same with its channels, as in the paper.
+
+    Args:
+        prior_images: how many images the training statistics count for.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(288, 10)).eval()
+    >>> adapted = Method("batchnorm", "test-time batchnorm", batchnorm())(net, [torch.randn(100, 3, 8, 8)])
+    >>> adapted(torch.randn(100, 3, 8, 8)).shape
+    torch.Size([100, 10])
+    """
 
     def prepare(members: Members, batches: Batches, path: Path | None) -> Members:
         if any(map(has_source_statistics, members[0].modules())):
@@ -157,7 +205,15 @@ def batchnorm(*, prior_images: float | int = 0) -> Prepare:
 
 
 def online(setup: Setup, check: Callable[[nn.Module], object]) -> Prepare:
-    """Members that change with what they see, and hence are all kept; `check` refuses those that cannot."""
+    """Members that change with what they see, so all of them are kept.
+
+    Args:
+        setup: makes a network ready to learn from batches, and says how.
+        check: refuses networks that cannot.
+
+    >>> method_named("Tent").prepare.__qualname__
+    'online.<locals>.prepare'
+    """
 
     def prepare(members: Members, batches: Batches, path: Path | None) -> Members:
         check(members[0])
@@ -197,7 +253,14 @@ class Plain(nn.Module):
 
 
 def paper_setting(pixel_std: float = 1.0) -> Method:
-    """ShiftMatch with the authors' constants, for inputs that are pixels from 0 to 1 divided by `pixel_std`."""
+    """ShiftMatch with the authors' constants.
+
+    Args:
+        pixel_std: what pixels from 0 to 1 are divided by.
+
+    >>> paper_setting(0.25).name
+    'ShiftMatch (paper)'
+    """
     about = "the published method: the authors' constants, BatchNorm on batch statistics"
     return Method(PAPER, about, matching(preset=paper(pixel_std=pixel_std)))
 

@@ -1,4 +1,4 @@
-"""Scores: the table that an evaluation yields, and files beside it that say how it was made and which images it got."""
+"""Scores: the table that an evaluation yields, with files that say how it was made and which images were right."""
 
 import csv
 import json
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.metrics.uncertainty import Difference, mean_standard_error, normal_difference, paired_difference
-from shiftmatch.utils.files import atomic_path
+from shiftmatch.utils.files import atomic_path, parsing
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 KIND, FORMAT = "per-image correctness", 1
-"""What the file beside the table calls itself, and its newest form."""
+"""The kind of the file with which images were right, and its newest version."""
 
 Severity: TypeAlias = int | None
 
@@ -30,7 +30,7 @@ ACCURACY = "accuracy"
 
 
 class Key(NamedTuple):
-    """What tells the cells of per-image correctness apart."""
+    """The cell that per-image correctness belongs to."""
 
     method: str
     data: str
@@ -78,8 +78,11 @@ Correct: TypeAlias = Mapping[Key, NDArray[np.bool_]]
 class Scores(Sequence[Score]):
     """Tidy rows, with the settings, versions and hashes behind them.
 
-    `correct` says of each image of a cell whether a method was right, in the order of the data set, so that methods
-    can be compared image by image: (method, data, corruption, severity, seed) -> one bool for each image.
+    Args:
+        rows: one number each, with its method, data, corruption, severity, metric and seed.
+        provenance: how they were made.
+        correct: of each image of a cell, in the order of the data set, whether a method was right, so that methods can
+            be compared image by image: (method, data, corruption, severity, seed) -> one bool for each image.
 
     >>> accuracy = {"fog": 0.5, "snow": 0.7}
     >>> rows = [Score("plain", "cifar10-c", name, 5, "accuracy", value, 0) for name, value in accuracy.items()]
@@ -152,6 +155,24 @@ class Scores(Sequence[Score]):
         mean = fsum(share * block.mean for share, block in zip(shares, blocks, strict=True))
         stderr = sqrt(fsum((share * block.stderr) ** 2 for share, block in zip(shares, blocks, strict=True)))
         return normal_difference(mean, stderr)
+
+    def gains(self, method: str, baseline: str = "plain") -> list[dict[str, str]]:
+        """Accuracy gained in percentage points with its 95 % interval, one row for each severity of each data set.
+
+        For the card of a pack of statistics: `statistics.save_pretrained(folder, gains=scores.gains("shiftmatch"))`.
+        """
+        accuracies, found = self.where(metric="accuracy"), []
+        for data, severity in dict.fromkeys((row.data, row.severity) for row in accuracies):
+            cells = accuracies.where(data=data, severity=severity)
+            gain, means = cells.difference(method, baseline), cells.mean(by=("method",))
+            if gain is None:
+                continue
+            name = f"{data}, {'clean' if severity is None else f'severity {severity}'}"
+            plain, matched = (f"{100 * means[(which,)]:.1f}" for which in (baseline, method))
+            row = {"data": name, "metric": "accuracy, %", "plain": plain, "matched": matched}
+            interval = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+            found.append(row | {"gain": f"{100 * gain.mean:+.1f}", "interval": interval})
+        return found
 
     def __add__(self, other: "Scores") -> "Scores":
         """Rows of both; where both say something else of how they were made, the second is kept as `name (2)`."""
@@ -251,17 +272,16 @@ def _load_correct(path: Path) -> Correct:
     if not path.exists():
         return {}
     tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
-    try:
+    with parsing(path, "what it should hold", "Remove it."):
         cells = list(zip(header["cells"], header["images"], strict=True))
-        return {Key(*key): _unpacked(tensors[str(i)], images) for i, (key, images) in enumerate(cells)}
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path} lacks a part of what it should hold ({error!r}). Remove it.") from error
+        return {Key(*key): unpack_correct(tensors[str(i)].numpy(), images) for i, (key, images) in enumerate(cells)}
 
 
-def _unpacked(bits: torch.Tensor, count: int) -> NDArray[np.bool_]:
-    if not 0 <= count <= 8 * bits.numel():
-        raise ValueError(f"{count} images in {bits.numel()} bytes")
-    return np.unpackbits(bits.numpy(), count=count).astype(np.bool_)
+def unpack_correct(bits: NDArray[np.uint8], count: int) -> NDArray[np.bool_]:
+    """Of each of `count` images whether it was right, from as many bits."""
+    if not 0 <= count <= 8 * bits.size:
+        raise ValueError(f"{count} images in {bits.size} bytes")
+    return np.unpackbits(bits, count=count).astype(np.bool_)
 
 
 def _parsed(line: Sequence[str], width: int, number: int, path: str | PathLike[str]) -> Score:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftmatch.errors import FileFormatError
+from shiftmatch.evaluation.scores import unpack_correct
 from shiftmatch.evaluation.streams import Cell
 from shiftmatch.metrics.registry import Measured
-from shiftmatch.utils.files import atomic_path, unsafe_characters
+from shiftmatch.utils.files import atomic_path, parsing, unsafe_characters
 from shiftmatch.utils.hashing import content_hash
 
 FORMAT = 2
@@ -32,7 +32,7 @@ class CellFolder:
     """A folder of cells; without a path nothing is kept.
 
     The name of a file holds a hash of all that its numbers depend on, so that cells of other networks, images or
-    settings may lie beside it and are never taken for it.
+    settings may be in the same folder and are never confused with it.
     """
 
     path: Path | None
@@ -43,15 +43,13 @@ class CellFolder:
         file = self._file(cell, method, depends)
         if file is None or not file.exists():
             return None
-        try:
+        with parsing(file, "its scores", "Delete it, and it will be computed again."):
             record = json.loads(file.read_text(encoding="utf-8"))
             scores = {
                 str(metric): Measured(float(value), stderr) for metric, (value, stderr) in record["scores"].items()
             }
             packed = np.frombuffer(bytes.fromhex(record["correct"]), np.uint8)
-            return CellScores(scores, np.unpackbits(packed, count=record["images"]).astype(np.bool_))
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise FileFormatError(f"{file} is damaged ({error}). Delete it, and it will be computed again.") from error
+            return CellScores(scores, unpack_correct(packed, record["images"]))
 
     def save(self, cell: Cell, method: str, depends: str, found: CellScores) -> None:
         """Keep a cell, whole or not at all."""

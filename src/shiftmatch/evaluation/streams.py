@@ -1,4 +1,4 @@
-"""Streams: the order in which a network meets images, and the corruption that each has when it comes.
+"""Streams: the order in which a network sees images, and the corruption of each.
 
 A stream is planned before it is cut into batches: its name, the suite and the seed fix which image comes when and
 how it is corrupted, whatever the size of the batches. Every image comes exactly once.
@@ -20,6 +20,8 @@ from shiftmatch.errors import InputError
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.shapes import Pixels
 
+__all__ = ["Stream", "batches", "parse"]
+
 Cell = tuple[str, Severity]
 
 CLEAN: Cell = ("clean", None)
@@ -28,7 +30,20 @@ DEFAULTS = {"iid": None, "mixture": 0.5, "dirichlet": 0.1, "gradual": None}
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A planned stream: at each place the position of an image in the suite, and its corruption and severity."""
+    """A planned stream: at each place the position of an image in the suite, and its corruption and severity.
+
+    Args:
+        suite: where the images come from.
+        index: at each place of the stream, the position of an image in the suite.
+        cells: at each place, the corruption and its severity.
+        batch_size: images that come together.
+
+    >>> from shiftmatch.data.images import Labelled
+    >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
+    >>> suite = Suite("cifar10-c", clean, corruptions=("contrast",), severities=(5,))
+    >>> len(Stream(suite, torch.arange(10), (("contrast", 5),) * 10, batch_size=4))
+    3
+    """
 
     suite: Suite
     index: Int64[Tensor, "n"]
@@ -63,8 +78,13 @@ def batches(
       that the smaller α is, the fewer classes share a batch;
     - "gradual": one corruption after the other, each with its severity rising and then falling.
 
-    `corruptions`: one, several (drawn for each image, in equal numbers), or all that the suite has. `severity`: the
-    suite's last unless given; a gradual stream rises to it through all that are below.
+    Args:
+        name: one of these.
+        suite: where the images come from; each comes exactly once.
+        batch_size: images that come together.
+        seed: fixes the order.
+        corruptions: one, several (drawn for each image, in equal numbers), or all that the suite has.
+        severity: the suite's last unless given; a gradual stream rises to it through all that are below.
 
     >>> from shiftmatch.data.images import Labelled
     >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
@@ -90,6 +110,9 @@ def batches(
 
 def parse(name: str) -> tuple[str, float]:
     """The kind of a stream and its number.
+
+    Args:
+        name: of a stream, with or without its number.
 
     >>> parse("mixture:0.25"), parse("dirichlet")
     (('mixture', 0.25), ('dirichlet', 0.1))

@@ -1,11 +1,11 @@
 """Suites: a clean test set under every corruption at every severity, from published files or made on the fly."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import torch
 from jaxtyping import Int64
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from shiftmatch.corruptions import corrupt, frost_source
 from shiftmatch.data.catalog import published
-from shiftmatch.data.download import PROVENANCE
+from shiftmatch.data.download import read_provenance
 from shiftmatch.data.image_set import open_images
 from shiftmatch.data.images import ImageSource, Labelled
 from shiftmatch.data.inventory import Severity, is_stored, layout_of, load, load_corrupted
@@ -24,14 +24,25 @@ from shiftmatch.shapes import Pixels
 from shiftmatch.utils.files import data_folder, frost_folder
 from shiftmatch.utils.sequences import LazySequence
 
+__all__ = ["Suite", "cifar10_c", "imagenet_c", "mnist_c", "open_suite", "prepared_batches", "training_batches"]
+
 Root = str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Suite:
-    """A corruption benchmark. Corruptions in `stored` are read from files; the others are made, fixed by `seed`.
+    """A corruption benchmark: a clean test set under every corruption at every severity.
 
     Nothing corrupted is kept: each call of `images` reads or makes what it returns.
+
+    Args:
+        name: "cifar10-c", "imagenet-c" or "mnist-c".
+        clean: the clean images with their labels.
+        corruptions: which ones.
+        severities: which ones; None where a corruption has one only.
+        stored: the corruptions that are read from files; the others are made.
+        seed: fixes what is random in those.
+        root: the data folder.
 
     >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
     >>> suite = Suite("cifar10-c", clean, corruptions=("brightness",), severities=(1, 5))
@@ -114,38 +125,67 @@ class Suite:
         return stored
 
 
-def mnist_c(
-    root: Root = None, *, corruptions: Sequence[str] | None = None, limit: int | None = None, seed: int = 0
-) -> Suite:
-    """MNIST-C: 15 corruptions of the MNIST test set, each at its published severity."""
-    return open_suite("mnist-c", root, corruptions=corruptions, limit=limit, seed=seed)
+class SuiteOptions(TypedDict, total=False):
+    """What may be chosen of a suite, as for `open_suite`."""
+
+    corruptions: Sequence[str] | None
+    severities: Sequence[int] | None
+    limit: int | None
+    seed: int
 
 
-def cifar10_c(
-    root: Root = None,
-    *,
-    corruptions: Sequence[str] | None = None,
-    severities: Sequence[int] | None = None,
-    limit: int | None = None,
-    seed: int = 0,
-) -> Suite:
-    """CIFAR-10-C: 19 corruptions of the CIFAR-10 test set at five severities."""
-    return open_suite("cifar10-c", root, corruptions=corruptions, severities=severities, limit=limit, seed=seed)
+def mnist_c(root: Root = None, **options: Unpack[SuiteOptions]) -> Suite:
+    r"""MNIST-C: 15 corruptions of the MNIST test set, each at its published severity.
+
+    Args:
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        **options: corruptions, limit and seed, as for `open_suite`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     (Path(root) / "mnist").mkdir()
+    ...     for name, shape in (("images-idx3", (4, 28, 28)), ("labels-idx1", (4,))):  # four black images of class 0
+    ...         header = b"\0\0\x08" + bytes([len(shape)]) + b"".join(side.to_bytes(4, "big") for side in shape)
+    ...         size = torch.Size(shape).numel()
+    ...         _ = (Path(root) / "mnist" / f"t10k-{name}-ubyte").write_bytes(header + bytes(size))
+    ...     list(mnist_c(root, corruptions=["fog"]).cells())
+    [('fog', None)]
+    """
+    return open_suite("mnist-c", root, **options)
 
 
-def imagenet_c(
-    root: Root = None,
-    *,
-    corruptions: Sequence[str] | None = None,
-    severities: Sequence[int] | None = None,
-    limit: int | None = None,
-    seed: int = 0,
-) -> Suite:
+def cifar10_c(root: Root = None, **options: Unpack[SuiteOptions]) -> Suite:
+    """CIFAR-10-C: 19 corruptions of the CIFAR-10 test set at five severities.
+
+    Args:
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        **options: corruptions, severities, limit and seed, as for `open_suite`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     test = Path(root) / "cifar-10-batches-bin" / "test_batch.bin"
+    ...     test.parent.mkdir()
+    ...     _ = test.write_bytes(bytes(4 * 3073))  # four black images of class 0
+    ...     list(cifar10_c(root, corruptions=["fog"], severities=[1, 5]).cells())
+    [('fog', 1), ('fog', 5)]
+    """
+    return open_suite("cifar10-c", root, **options)
+
+
+def imagenet_c(root: Root = None, **options: Unpack[SuiteOptions]) -> Suite:
     """ImageNet-C: 19 corruptions of the ImageNet validation set at five severities, 224 × 224.
 
-    The order of the images mixes the classes (see `Pictures`), so that the first `limit` are a fair sample.
+    The order of the images mixes the classes, so that the first `limit` are a fair sample.
+
+    Args:
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        **options: corruptions, severities, limit and seed, as for `open_suite`.
+
+    >>> imagenet_c("no such folder", severities=[6])
+    Traceback (most recent call last):
+    shiftmatch.errors.InputError: imagenet-c has the severities (1, 2, 3, 4, 5), not (6,).
     """
-    return open_suite("imagenet-c", root, corruptions=corruptions, severities=severities, limit=limit, seed=seed)
+    return open_suite("imagenet-c", root, **options)
 
 
 def open_suite(
@@ -157,7 +197,25 @@ def open_suite(
     limit: int | None = None,
     seed: int = 0,
 ) -> Suite:
-    """The suite of this name on the first `limit` clean images, below `root` (default: the data folder)."""
+    """The suite of this name, from published files where they are in the data folder, else made on the fly.
+
+    Args:
+        name: "cifar10-c", "imagenet-c" or "mnist-c".
+        root: the data folder; $SHIFTMATCH_DATA unless given, else the user's cache.
+        corruptions: which ones; all of the suite unless given.
+        severities: which ones, from 1 to 5; all of them unless given.
+        limit: take the first so many clean images only.
+        seed: fixes what is random in corruptions that are made here.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     test = Path(root) / "cifar-10-batches-bin" / "test_batch.bin"
+    ...     test.parent.mkdir()
+    ...     _ = test.write_bytes(bytes(4 * 3073))  # four black images of class 0
+    ...     open_suite("cifar10-c", root, corruptions=["fog"], severities=[5]).source
+    'all corruptions: made from cifar10 test with seed 0'
+    """
     layout, folder = layout_of(name), data_folder(root)
     levels = tuple(severities or layout.severities)
     if not set(levels) <= set(layout.severities):
@@ -170,7 +228,22 @@ def open_suite(
 def training_batches(
     suite: Suite, preprocess: Preprocessing, images: int, *, path: Path | None = None
 ) -> LazySequence[Tensor]:
-    """So many clean training images for a suite: the first of its own training set, or a mix of those in `path`."""
+    """Clean training images for a suite, as a network takes them, in batches.
+
+    Args:
+        suite: whose own training set is used unless `path` is given.
+        preprocess: how pixels become inputs.
+        images: take so many.
+        path: a folder or an array of other images, which are mixed.
+
+    >>> import tempfile, numpy as np
+    >>> clean = Labelled(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.arange(2), "zeros", "made up")
+    >>> suite = Suite("cifar10-c", clean, corruptions=("fog",), severities=(5,))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/own.npy", np.zeros((9, 32, 32, 3), np.uint8))
+    ...     training_batches(suite, Preprocessing(), 6, path=Path(folder) / "own.npy")[0].shape
+    torch.Size([6, 3, 32, 32])
+    """
     layout = layout_of(suite.name)
     if path is None:
         train = load(layout.clean, "train", root=suite.root, limit=images)
@@ -185,7 +258,13 @@ def training_batches(
 def prepared_batches(
     images: ImageSource, index: Int64[Tensor, "_"], preprocess: Callable[[Tensor], Tensor], *, batch_size: int = 200
 ) -> LazySequence[Tensor]:
-    """The images at `index` as a network takes them, in nearly equal batches; one is read when it is asked for.
+    """Images as a network takes them, in nearly equal batches; one is read when it is asked for.
+
+    Args:
+        images: pixels.
+        index: the positions of the images wanted.
+        preprocess: how pixels become inputs.
+        batch_size: images in a batch, at most.
 
     >>> digits = torch.zeros(9, 1, 4, 4)
     >>> [len(batch) for batch in prepared_batches(digits, torch.arange(5), Preprocessing(), batch_size=3)]
@@ -196,9 +275,9 @@ def prepared_batches(
 
 
 def _writer(folder: Path) -> str:
-    if not (folder / PROVENANCE).exists():
+    note = read_provenance(folder)
+    if note is None:
         return "published files"
-    note = json.loads((folder / PROVENANCE).read_text())
     return f"files made by {note['made by']} with seed {note['seed']} and frost {note['frost']}"
 
 

@@ -1,4 +1,4 @@
-"""Telling images by a score: those of another kind from those the network knows, and its errors from the rest."""
+"""Out-of-distribution detection and selective prediction: scores of images, AUROC, FPR95, risk and coverage."""
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,9 @@ STEPS = 10
 def maximum_probability(probabilities: Float[Tensor, "n k"]) -> Scores:
     """The usual score: the largest probability of each image.
 
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+
     >>> maximum_probability(torch.tensor([[0.25, 0.75]]))
     tensor([0.7500])
     """
@@ -29,8 +32,9 @@ def maximum_probability(probabilities: Float[Tensor, "n k"]) -> Scores:
 def familiarity(distance: Scores, *confidences: Scores) -> Scores:
     """A score that also asks how far images are from training, before any matching: √(p p') / distance.
 
-    `distance` is `image_distances` of a diagnosis; `confidences` are the largest probabilities of a network, before and
-    after matching, if there is both.
+    Args:
+        distance: `image_distances` of a diagnosis.
+        *confidences: the largest probabilities of a network, before and after matching, if there is both.
 
     >>> familiarity(torch.tensor([1.0, 3.0]), torch.tensor([0.9, 0.9]))
     tensor([0.9000, 0.3000])
@@ -40,6 +44,10 @@ def familiarity(distance: Scores, *confidences: Scores) -> Scores:
 
 def auroc(inside: Scores, outside: Others) -> float:
     """The probability that a known image scores higher than one of another kind; ties count one half.
+
+    Args:
+        inside: scores of images of the kind that the network knows; higher means surer.
+        outside: scores of images of another kind.
 
     >>> auroc(torch.tensor([0.9, 0.8]), torch.tensor([0.8, 0.1]))
     0.875
@@ -51,6 +59,10 @@ def auroc(inside: Scores, outside: Others) -> float:
 
 def fpr95(inside: Scores, outside: Others) -> float:
     """The share of other images that pass the highest threshold which 95 % of the known images pass.
+
+    Args:
+        inside: scores of images of the kind that the network knows; higher means surer.
+        outside: scores of images of another kind.
 
     >>> fpr95(torch.tensor([0.9, 0.8]), torch.tensor([0.8, 0.1]))
     0.5
@@ -67,6 +79,10 @@ def risk_at_coverage(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "n"
 
     Images that are equally sure come in any order; the risk is the mean over all orders.
 
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
+
     >>> risk_at_coverage(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 0]))
     tensor([0.0000, 0.5000], dtype=torch.float64)
     """
@@ -75,6 +91,11 @@ def risk_at_coverage(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "n"
 
 def risk_coverage(probabilities: Tensor, labels: Tensor, *, steps: int = STEPS) -> dict[str, float]:
     """The curve as a table: the risk when so many per cent of the images are predicted, the surest first.
+
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
+        steps: points of the curve.
 
     >>> risk_coverage(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 0]), steps=2)
     {'050': 0.0, '100': 0.5}
@@ -86,6 +107,10 @@ def risk_coverage(probabilities: Tensor, labels: Tensor, *, steps: int = STEPS) 
 
 def aurc(probabilities: Tensor, labels: Tensor) -> float:
     """The area under the risk-coverage curve: the mean risk over all coverages; lower is better.
+
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
 
     >>> aurc(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 0]))
     0.25

@@ -42,6 +42,7 @@ METRICS: dict[str, Metric] = {
     "reliability": reliability,
     "risk_coverage": risk_coverage,
 }
+"""Every metric by its name."""
 
 MEANS = {log_likelihood: log_likelihoods, brier: squared_errors, confidence: confidences}
 """Metrics that are means over images, and of what."""

@@ -28,6 +28,10 @@ Errors = Mapping[str, Sequence[float]]
 def accuracy(probabilities: Tensor, labels: Tensor) -> float:
     """The share of images whose likeliest class is the label.
 
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
+
     >>> accuracy(torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([1, 1]))
     0.5
     """
@@ -36,6 +40,10 @@ def accuracy(probabilities: Tensor, labels: Tensor) -> float:
 
 def log_likelihood(probabilities: Tensor, labels: Tensor) -> float:
     """The mean of log p(label), in nats per image.
+
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
 
     >>> round(log_likelihood(torch.tensor([[0.25, 0.75]]), torch.tensor([1])), 4)
     -0.2877
@@ -46,6 +54,10 @@ def log_likelihood(probabilities: Tensor, labels: Tensor) -> float:
 def brier(probabilities: Tensor, labels: Tensor) -> float:
     """The mean over images of Σ_k (p_k − [k is the label])², from 0 to 2.
 
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
+
     >>> brier(torch.tensor([[0.25, 0.75]]), torch.tensor([1]))
     0.125
     """
@@ -54,6 +66,10 @@ def brier(probabilities: Tensor, labels: Tensor) -> float:
 
 def confidence(probabilities: Tensor, labels: Tensor) -> float:
     """The mean of the largest probability of each image; equal to the accuracy if the network knows itself.
+
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: checked, and not used.
 
     >>> confidence(torch.tensor([[0.25, 0.75]]), torch.tensor([0]))
     0.75
@@ -65,6 +81,10 @@ def mean_corruption_error(errors: Errors, baseline: Errors) -> float:
     """The mCE of Hendrycks & Dietterich (2019): the mean over corruptions of Σ_s error / Σ_s error of a baseline.
 
     The sums go over the severities s.
+
+    Args:
+        errors: for each corruption, the error at each severity.
+        baseline: the same of another network, AlexNet in the publication.
 
     >>> mean_corruption_error({"fog": [0.2, 0.4], "snow": [0.3]}, {"fog": [0.4, 0.8], "snow": [0.3]})
     0.75
@@ -149,6 +169,11 @@ EQUAL_WIDTH, EQUAL_COUNT = 15, 20
 def calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = EQUAL_WIDTH) -> float:
     """Expected calibration error: Σ_bins |Σ (confidence − hit)| / n, bins ((i−1)/m, i/m] of equal width.
 
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
+        bins: how many m, of equal width.
+
     >>> calibration_error(torch.tensor([[0.25, 0.75], [0.3, 0.7]], dtype=torch.float64), torch.tensor([1, 0]))
     0.475
     """
@@ -160,6 +185,11 @@ def calibration_error_equal_count(probabilities: Tensor, labels: Tensor, *, bins
 
     An image that lies on an edge is in no bin, as there; so ties may leave many out, and all of them if all are equal.
 
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
+        bins: how many, of equal count.
+
     >>> calibration_error_equal_count(torch.tensor([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7]]), torch.ones(3).long(), bins=1)
     0.0666...
     """
@@ -170,6 +200,11 @@ def reliability(probabilities: Tensor, labels: Tensor, *, bins: int = EQUAL_WIDT
     """The reliability curve: for each bin of equal width the share of images in it, their mean confidence and accuracy.
 
     Keys are `07/share`, `07/confidence`, `07/accuracy`; a bin without images has its share only.
+
+    Args:
+        probabilities: one row for each image, one column for each class; rows sum to 1.
+        labels: the right class of each image.
+        bins: how many, of equal width.
 
     >>> reliability(torch.tensor([[0.25, 0.75]]), torch.tensor([1]), bins=2)
     {'00/share': 0.0, '01/share': 1.0, '01/confidence': 0.75, '01/accuracy': 1.0}

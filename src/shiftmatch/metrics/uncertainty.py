@@ -42,6 +42,11 @@ def wilson_interval(successes: float | int, n: int, level: float = 0.95) -> Inte
 
     Unlike p ± z √(p(1−p)/n) it stays between 0 and 1, and has a width where all or none succeed.
 
+    Args:
+        successes: how many succeeded.
+        n: of how many.
+        level: how often such intervals hold the true share.
+
     >>> wilson_interval(10, 10)
     Interval(low=0.722..., high=1.0)
     """
@@ -64,7 +69,12 @@ def bootstrap_interval(
 ) -> Interval:
     """The middle `level` of a statistic of `values`, drawn anew with replacement (percentile bootstrap).
 
-    Of an array of several axes, entries of the first are drawn.
+    Args:
+        values: one entry for each image; of an array of several axes, entries of the first are drawn.
+        statistic: a function of such an array; the mean unless given.
+        level: how often such intervals hold the true value.
+        resamples: how often the values are drawn anew.
+        seed: fixes the draws.
 
     >>> bootstrap_interval([0.0, 1.0] * 50)
     Interval(low=0.4..., high=0.6)
@@ -105,6 +115,11 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Dif
     is that of Bonett and Price (2012), which has a width even where the methods never differ. Numbers: both are those
     of a normal with the standard error of the mean difference. Arrays of several cells x images are first averaged
     over the cells, because cells share images.
+
+    Args:
+        a: one entry for each image: right or wrong, or a number.
+        b: the same of another method.
+        level: how often such intervals hold the true difference.
 
     >>> right, other = [True] * 9 + [False], [True] * 4 + [False] * 6
     >>> paired_difference(right, other)

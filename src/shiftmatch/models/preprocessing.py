@@ -15,9 +15,14 @@ from shiftmatch.shapes import Images
 class Preprocessing:
     """Pixels divided by 255 if they are bytes, so that they range from 0 to 1, then (x − mean) / std.
 
-    `mean` and `std` are one number, or one per channel. Images of other sizes are first scaled so that the shorter side
-    has `resize` pixels (`size`, if it is not given) and cut to `size` × `size` around the centre; `grey` makes them one
-    channel. A network that was trained on pixels from 0 to 255 has std = 1/255.
+    A network that was trained on pixels from 0 to 255 has std = 1/255.
+
+    Args:
+        mean: one number, or one per channel.
+        std: likewise.
+        size: rows and columns that are cut out around the centre of images of other sizes.
+        grey: one channel instead of three.
+        resize: pixels of the shorter side before they are cut; `size` unless given.
 
     >>> Preprocessing(mean=(0.5,), std=(0.25,))(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8)).item()
     2.0

@@ -1,17 +1,60 @@
-"""Networks by name and settings, so that a file can say which network its numbers belong to."""
+"""Networks by name and settings, so that a file can say which network its numbers belong to; LeNet and the MLP."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from torch import nn
 
 from shiftmatch.errors import InputError
-from shiftmatch.models.digits import lenet, mlp
+from shiftmatch.models.layers import FlattenRows, activation
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.models.resnets import CifarResNet, ResNet50, ResNetFRN
+
+
+def lenet(*, classes: int = 10, channels: int = 1, size: int = 28, nonlinearity: str = "relu") -> nn.Sequential:
+    """Images of `size`×`size` pixels in, logits out; every layer has a name of its own.
+
+    >>> sum(p.numel() for p in lenet().parameters()), sum(p.numel() for p in lenet(channels=3, size=32).parameters())
+    (61706, 83126)
+    """
+    side = (size // 2 - 4) // 2
+    layers: list[tuple[str, nn.Module]] = [
+        ("conv1", nn.Conv2d(channels, 6, 5, padding=2)),
+        ("act1", activation(nonlinearity)),
+        ("pool1", nn.AvgPool2d(2)),
+        ("conv2", nn.Conv2d(6, 16, 5)),
+        ("act2", activation(nonlinearity)),
+        ("pool2", nn.AvgPool2d(2)),
+        ("flatten", FlattenRows()),
+        ("dense1", nn.Linear(16 * side * side, 120)),
+        ("act3", activation(nonlinearity)),
+        ("dense2", nn.Linear(120, 84)),
+        ("act4", activation(nonlinearity)),
+        ("dense3", nn.Linear(84, classes)),
+    ]
+    return nn.Sequential(OrderedDict(layers))
+
+
+def mlp(
+    *, classes: int = 10, inputs: int = 784, hidden: Sequence[int] = (256, 256), nonlinearity: str = "relu"
+) -> nn.Sequential:
+    """Dense layers `dense1`, `dense2`, … with a nonlinearity between them.
+
+    >>> sum(p.numel() for p in mlp().parameters())
+    269322
+    """
+    layers: list[tuple[str, nn.Module]] = [("flatten", FlattenRows())]
+    for index, (before, after) in enumerate(pairwise((inputs, *hidden)), start=1):
+        layers += [(f"dense{index}", nn.Linear(before, after)), (f"act{index}", activation(nonlinearity))]
+    last = hidden[-1] if hidden else inputs
+    layers.append((f"dense{len(hidden) + 1}", nn.Linear(last, classes)))
+    return nn.Sequential(OrderedDict(layers))
+
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "lenet": lenet,
@@ -40,6 +83,10 @@ PREPROCESSING: dict[str, Preprocessing] = {
 class Architecture:
     """The name of a network and the settings that it is built with.
 
+    Args:
+        name: one of `names()`.
+        settings: arguments of its constructor.
+
     >>> Architecture("lenet", {"nonlinearity": "tanh"}).build().act1
     Tanh()
     >>> Architecture("cifar_resnet").preprocessing.mean
@@ -50,6 +97,7 @@ class Architecture:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self) -> nn.Module:
+        """The network, with weights drawn at random."""
         return build(self.name, **self.settings)
 
     @property
@@ -71,6 +119,10 @@ def names() -> tuple[str, ...]:
 
 def build(name: str, **settings: Any) -> nn.Module:
     """A network by name, with the defaults of the experiments unless a setting says otherwise.
+
+    Args:
+        name: one of `names()`.
+        **settings: arguments of its constructor.
 
     >>> build("cifar_resnet", depth=32).linear
     Linear(in_features=64, out_features=10, bias=True)

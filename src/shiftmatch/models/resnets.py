@@ -88,20 +88,22 @@ class Bottleneck(nn.Module):
         outputs = width * EXPANSION
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
-        self.relu1 = nn.ReLU()
+        self.relu1 = nn.ReLU(inplace=True)
         self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(width)
-        self.relu2 = nn.ReLU()
+        self.relu2 = nn.ReLU(inplace=True)
         self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(outputs)
         self.downsample = nn.Identity() if inputs == outputs else _projection(inputs, outputs, stride)
-        self.relu3 = nn.ReLU()
+        self.relu3 = nn.ReLU(inplace=True)
 
     def forward(self, x: Images) -> Resized:
+        shortcut = self.downsample(x)  # first, and added in place: less memory at the widest place
         out = self.relu1(self.bn1(self.conv1(x)))
         out = self.relu2(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
-        summed: Tensor = self.relu3(out + self.downsample(x))
+        out += shortcut
+        summed: Tensor = self.relu3(out)
         return summed
 
 
@@ -116,7 +118,7 @@ class ResNet50(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 64, 7, 2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
-        self.relu = nn.ReLU()
+        self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, padding=1)
         self.layer1 = _bottlenecks(64, 64, 3, stride=1)
         self.layer2 = _bottlenecks(256, 128, 4, stride=2)

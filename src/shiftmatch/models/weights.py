@@ -27,6 +27,10 @@ def load_weights(model: nn.Module, path: str | PathLike[str]) -> None:
     Checkpoints with a state_dict under `state_dict`, `model_state_dict`, `model` and the like are understood, and names
     that begin with `module.` throughout.
 
+    Args:
+        model: what they are loaded into.
+        path: the file.
+
     >>> import tempfile
     >>> layer = nn.Linear(1, 1)
     >>> with tempfile.NamedTemporaryFile(suffix=".pt") as file:

@@ -17,20 +17,17 @@ from matplotlib.patches import Rectangle
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.diagnosis import Diagnosis
-from shiftmatch.report.grid import (
-    CLEAN_CELL,
+from shiftmatch.report.grid import CLEAN_CELL, Block, Cell, Grid, blocks, grid_of
+from shiftmatch.report.measures import (
     MEAN_SHIFT,
     Bin,
-    Cell,
-    Grid,
+    Estimate,
     calibration_gap,
-    grid_of,
     layer_shifts,
+    readable,
     reliability,
 )
-from shiftmatch.report.measures import Estimate, readable
 from shiftmatch.report.summary import BASELINE, METHOD, compare, method_in
-from shiftmatch.report.tables import Block, blocks
 
 COLOURS = ("#6b727d", "#0072b2", "#d55e00", "#00835f", "#b3568a", "#b07c00", "#3f8fbf", "#7a4fb5")
 """Told apart by colour-blind readers too; pages have brighter ones for the dark."""
@@ -182,6 +179,15 @@ def spectra(diagnosis: Diagnosis) -> Figure:
     """The energy of a batch over that of training against the frequency, a panel for each site that has space.
 
     The band is the 95 % interval of the mean over channels; a red title is that of a site beyond sampling error.
+
+    Args:
+        diagnosis: what `shiftmatch.diagnose` returned.
+
+    >>> import torch, shiftmatch as sm
+    >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten())
+    >>> images = torch.randn(300, 3, 8, 8)
+    >>> spectra(sm.diagnose(net, sm.fit(net, images[:200]), images[200:]))
+    <Figure size ...>
     """
     sites = {name: found for name, found in diagnosis.sites.items() if len(found.frequency) > 1}
     if not sites:

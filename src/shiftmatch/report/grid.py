@@ -1,4 +1,7 @@
-"""The values of one metric on one data set, cell by cell and method by method, with their intervals and differences."""
+"""The values of one metric on one data set, cell by cell and method by method, with their intervals and differences.
+
+Also as tables of corruption × method: one for each severity, one for their mean, and what is marked in them.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftmatch.evaluation.scores import ACCURACY, Correct, Score, Scores, Severity
-from shiftmatch.metrics.uncertainty import (
-    Interval,
-    mean_standard_error,
-    normal_difference,
-    paired_difference,
-    wilson_interval,
-)
-from shiftmatch.report.measures import Estimate, Measure, measure, readable
+from shiftmatch.metrics.uncertainty import mean_standard_error, normal_difference, paired_difference, wilson_interval
+from shiftmatch.report.measures import CLEAN, Estimate, Measure, measure, readable
 
-CLEAN = "clean"
+MEAN = "mean"
 PARTS = "/"
 """In the names of metrics that yield several numbers, as reliability/07/accuracy."""
 
@@ -189,85 +186,77 @@ def grids(scores: Scores) -> Sequence[Grid]:
     return [grid_of(scores, *pair) for pair in sorted(pairs, key=lambda pair: order.index(pair[0]))]
 
 
-RELIABILITY, SHIFT = "reliability/", "shift/"
-MEAN_SHIFT = "mean over the corruptions"
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One line of a table. What is marked is beyond noise; without intervals, every loss is marked and no winner."""
+
+    name: str
+    values: Mapping[str, Estimate | None]  # by method; None where it was not measured
+    leader: str | None = None  # better than every other method
+    behind: frozenset[str] = frozenset()  # worse than the baseline
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Predictions of about one confidence: their mean confidence, their accuracy, their share of all."""
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows by corruption, clean images first, and the mean over the corruptions if there are several."""
 
-    confidence: float
-    accuracy: float
-    share: float
-    n: int | None = None  # images in each set, of which this is the share
+    severity: str  # "mean", a number, or nothing for corruptions of one strength
+    rows: Sequence[Row]
+    mean: Row | None
 
     @property
-    def interval(self) -> Interval | None:
-        """Of the accuracy; sets that show the same images count once."""
-        count = max(1, round(self.share * self.n)) if self.n else 0
-        return wilson_interval(min(self.accuracy, 1.0) * count, count) if count else None
+    def title(self) -> str:
+        if self.severity == MEAN:
+            return "mean of the severities"
+        return f"severity {self.severity}" if self.severity else "one strength"
+
+    @property
+    def every_row(self) -> list[Row]:
+        return [*self.rows, *([self.mean] if self.mean else [])]
+
+    def worst(self, better: int) -> set[tuple[str, str]]:
+        """The pairs (corruption, method) at which each method does worst, if there are several corruptions."""
+        marked: set[tuple[str, str]] = set()
+        rows = [row for row in self.rows if row.name != CLEAN]
+        for method in rows[0].values if self.mean and better else ():
+            cells = {row.name: found for row in rows if (found := row.values[method])}
+            column = {name: better * cell.value for name, cell in cells.items() if cell.is_finite}
+            marked |= {(name, method) for name, value in column.items() if value == min(column.values())}
+        return marked
 
 
-def reliability(scores: Scores) -> dict[str, list[Bin]]:
-    """Method -> bins, pooled over the corrupted sets: Σ share·accuracy / Σ share, likewise for the confidence.
-
-    Where there are no corrupted sets, over the clean ones. Pooling takes it that every set has as many images.
-    """
-    rows = [row for row in scores if row.metric.startswith(RELIABILITY)]
-    rows = [row for row in rows if row.corruption != CLEAN] or rows
-    sets = len({(row.corruption, row.severity, row.seed) for row in rows})
-    n = min((row.n for row in rows if row.n), default=None)
-    bins: dict[str, dict[str, dict[tuple[object, ...], dict[str, float]]]] = {}
-    for row in rows:
-        _, number, part = row.metric.split("/")
-        of_method = bins.setdefault(row.method, {}).setdefault(number, {})
-        of_method.setdefault((row.corruption, row.severity, row.seed), {})[part] = row.value
-    return {
-        method: [pooled for number in sorted(found) if (pooled := _pooled(list(found[number].values()), sets, n))]
-        for method, found in bins.items()
-    }
+def blocks(grid: Grid, baseline: str) -> list[Block]:
+    """The mean of the severities first, if there are several; then each severity."""
+    found = sorted({cell.severity for cell in grid.corrupted}, key=lambda severity: severity or 0)
+    one_each = [_block(grid, baseline, "" if severity is None else str(severity), [severity]) for severity in found]
+    if len(found) == 1:
+        return one_each
+    return [_block(grid, baseline, MEAN if found else "", found), *one_each]
 
 
-def _pooled(parts: list[dict[str, float]], sets: int, n: int | None) -> Bin | None:
-    """One bin of many; None if nothing fell into it."""
-    filled = [part for part in parts if part.get("share", 0) > 0 and all(map(isfinite, part.values()))]
-    total = sum(part["share"] for part in filled)
-    if not total:
-        return None
-    confidence, accuracy = (
-        sum(part["share"] * part[name] for part in filled) / total for name in ("confidence", "accuracy")
-    )
-    return Bin(confidence, accuracy, total / sets, n)
+def row_of(grid: Grid, baseline: str, name: str, cells: Sequence[Cell]) -> Row:
+    """The means of every method over cells."""
+    values = {method: grid.estimate(method, cells) for method in grid.methods}
+    behind = {method for method in grid.methods if _is_behind(grid, baseline, method, cells)}
+    return Row(name, values, _leader(grid, values, cells), frozenset(behind))
 
 
-def calibration_gap(bins: list[Bin]) -> float:
-    """Σ share · |confidence − accuracy| of pooled bins.
-
-    >>> calibration_gap([Bin(0.75, 0.5, 0.5), Bin(0.5, 0.5, 0.5)])
-    0.125
-    """
-    return sum(part.share * abs(part.confidence - part.accuracy) for part in bins)
-
-
-def layer_shifts(scores: Scores) -> Mapping[str, Mapping[str, float]]:
-    """Corruption -> site -> shift, at the highest severity of each; the mean over the corruptions comes first.
-
-    They are those of one method, the first that has any.
-    """
-    rows = [row for row in scores if row.metric.startswith(SHIFT)]
-    rows = [row for row in rows if row.method == rows[0].method]
-    top = {row.corruption: _strength(row) for row in sorted(rows, key=_strength)}
-    chosen = Scores([row for row in rows if _strength(row) == top[row.corruption]])
-    found: dict[str, dict[str, float]] = {}
-    for (corruption, metric), value in chosen.mean(by=("corruption", "metric")).items():
-        found.setdefault(corruption, {})[metric.removeprefix(SHIFT)] = value
-    corrupted = [row for name, row in found.items() if name != CLEAN]
-    if len(corrupted) < 2:
-        return found
-    sites = dict.fromkeys(site for row in corrupted for site in row)
-    return {MEAN_SHIFT: {site: fmean(row[site] for row in corrupted if site in row) for site in sites}} | found
+def _block(grid: Grid, baseline: str, label: str, severities: Sequence[int | None]) -> Block:
+    cells = {name: [Cell(name, severity) for severity in severities] for name in grid.corruptions}
+    present = {name: own for name, own in cells.items() if any(cell in grid.cells for cell in own)}
+    lines = ({CLEAN: [CLEAN_CELL]} if CLEAN_CELL in grid.cells else {}) | present
+    rows = [row_of(grid, baseline, name, own) for name, own in lines.items()]
+    every = [cell for own in present.values() for cell in own]
+    return Block(label, rows, row_of(grid, baseline, MEAN, every) if len(present) > 1 else None)
 
 
-def _strength(row: Score) -> int:
-    return row.severity or 0
+def _leader(grid: Grid, values: Mapping[str, Estimate | None], cells: Sequence[Cell]) -> str | None:
+    known = {name: grid.measure.better * found.value for name, found in values.items() if found and found.is_finite}
+    order = sorted(known, key=lambda name: -known[name])
+    changes = (grid.change(other, order[0], cells) for other in order[1:])
+    return order[0] if len(order) > 1 and all(change and change.beyond_noise for change in changes) else None
+
+
+def _is_behind(grid: Grid, baseline: str, method: str, cells: Sequence[Cell]) -> bool:
+    change = grid.change(baseline, method, cells) if method != baseline else None
+    return change is not None and change.is_loss

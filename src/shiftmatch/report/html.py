@@ -13,10 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.figure_files import Draw, figures_of, figures_of_data, inline_svg
-from shiftmatch.report.grid import CLEAN, Change, Grid, group_of
-from shiftmatch.report.measures import Estimate, readable, show_p
-from shiftmatch.report.sources import PICTURE, made_here, protocol
+from shiftmatch.report.files import PICTURE, Draw, figures_of, figures_of_data, inline_svg, made_here, protocol
+from shiftmatch.report.grid import Block, Change, Grid, blocks, group_of
+from shiftmatch.report.measures import CLEAN, Estimate, readable, show_p
 from shiftmatch.report.summary import (
     BASELINE,
     METHOD,
@@ -32,7 +31,6 @@ from shiftmatch.report.summary import (
     scope,
     sentences,
 )
-from shiftmatch.report.tables import Block, blocks
 from shiftmatch.utils.files import atomic_path
 
 STRONGEST = 45
@@ -48,9 +46,26 @@ def write_html(
     baseline: str = BASELINE,
     method: str = METHOD,
 ) -> None:
-    """Write one page that needs nothing else; `pictures` are PNG files that it holds and shows.
+    """Write one page that needs nothing else.
 
     Its headline says what `method` gains over `baseline`, and where it loses.
+
+    Args:
+        scores: what `shiftmatch.evaluate` returned.
+        path: the page to write.
+        title: what stands above it.
+        pictures: PNG files that it holds and shows.
+        baseline: the method that others are compared with.
+        method: the method that the headline is about.
+
+    >>> import tempfile
+    >>> from shiftmatch.evaluation.scores import Score
+    >>> accuracy = {"plain": 0.5, "ShiftMatch": 0.8}
+    >>> rows = [Score(name, "cifar10-c", "fog", 5, "accuracy", value, 0, 100, 0.04) for name, value in accuracy.items()]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_html(Scores(rows), page := Path(folder) / "report.html")
+    ...     "<h1" in page.read_text()
+    True
     """
     page = page_of(scores, title=title, pictures=pictures, baseline=baseline, method=method)
     with atomic_path(path) as temporary:

@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.grid import CLEAN, CLEAN_CELL, Cell, Grid, grid_of
-from shiftmatch.report.measures import Measure, readable
-from shiftmatch.report.sources import made_here, protocol
+from shiftmatch.report.files import made_here, protocol
+from shiftmatch.report.grid import CLEAN_CELL, MEAN, Block, Cell, Grid, Row, blocks, grid_of, row_of
+from shiftmatch.report.measures import CLEAN, Measure, readable
 from shiftmatch.report.summary import (
     BASELINE,
     METHOD,
@@ -30,7 +30,6 @@ from shiftmatch.report.summary import (
     method_lines,
     sentences,
 )
-from shiftmatch.report.tables import MEAN, Block, Row, blocks, row_of
 from shiftmatch.utils.files import atomic_path
 
 
@@ -42,7 +41,24 @@ def write_markdown(
     baseline: str = BASELINE,
     method: str = METHOD,
 ) -> None:
-    """Write the sentences and tables of the report; the best of a row is bold where it is so beyond noise."""
+    """Write the sentences and tables of the report; the best of a row is bold where it is so beyond noise.
+
+    Args:
+        scores: what `shiftmatch.evaluate` returned.
+        path: the file to write.
+        title: its heading.
+        baseline: the method that others are compared with.
+        method: the method that the first sentence is about.
+
+    >>> import tempfile
+    >>> from shiftmatch.evaluation.scores import Score
+    >>> accuracy = {"plain": 0.5, "ShiftMatch": 0.8}
+    >>> rows = [Score(name, "cifar10-c", "fog", 5, "accuracy", value, 0, 100, 0.04) for name, value in accuracy.items()]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_markdown(Scores(rows), page := Path(folder) / "report.md")
+    ...     page.read_text().splitlines()[0]
+    '# shiftmatch report'
+    """
     with atomic_path(path) as temporary:
         temporary.write_text(markdown_of(scores, title=title, baseline=baseline, method=method), encoding="utf-8")
 
@@ -171,7 +187,7 @@ def lost_cells(scores: Scores, baseline: str = BASELINE) -> list[Loss]:
 
 
 def open_in_browser(page: Path) -> bool:
-    """Open a page if there is a display, lest a text browser take over the terminal; say whether that was done."""
+    """Open a page if there is a display (a text browser would take over the terminal); return whether it was opened."""
     display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     return display and webbrowser.open(page.resolve().as_uri())
 

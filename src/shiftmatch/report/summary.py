@@ -1,4 +1,4 @@
-"""What a report speaks of: every metric on every data set, and what methods gain over the baseline there."""
+"""What a report says: every metric on every data set, and what methods gain over the baseline there."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from math import isfinite
 
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.grid import CLEAN, CLEAN_CELL, Cell, Change, Grid, grids
-from shiftmatch.report.measures import UNKNOWN, readable, show_p
+from shiftmatch.report.grid import CLEAN_CELL, Cell, Change, Grid, grids
+from shiftmatch.report.measures import CLEAN, UNKNOWN, readable, show_p
 
 BASELINE, METHOD = "plain", "ShiftMatch"
 
@@ -169,7 +169,7 @@ def sentences(found: PairedComparison) -> list[str]:
 
 
 def losses(found: PairedComparison) -> str:
-    """Where the method is worse than the baseline, every cell by name; what may be noise is told apart."""
+    """Where the method is worse than the baseline, every cell by name; what may be noise is listed separately."""
     lost = [*([CLEAN_CELL] if found.clean and found.clean.gain < 0 else []), *found.losses]
     noise = [cell for cell in lost if found.changes[cell].is_noise]
     sure = [cell for cell in lost if cell not in noise]
@@ -202,7 +202,7 @@ def scope(found: PairedComparison) -> str:
 
 
 def interval_note(found: PairedComparison) -> str:
-    """How the intervals of a comparison were reckoned, for the small print."""
+    """How the intervals of a comparison were computed, for the notes."""
     if found.overall.half is None:
         return f"{UNKNOWN.capitalize()}: the scores do not say how many images are behind them. {_UNMARKED}"
     return f"± is half of a 95 % interval over test images. {_PAIRED if found.overall.paired else _UNPAIRED} {_CELLS}"

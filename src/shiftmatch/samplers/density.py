@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, final, runtime_checkable
+from typing import Protocol, final, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -32,14 +32,23 @@ class LogDensity(Protocol):
     """log p(θ) up to a constant, and its gradient.
 
     A density over a data set may estimate both from a minibatch, which it draws with the generator.
+
+    >>> isinstance(FromFunction(lambda params: -params["x"].square().sum() / 2), LogDensity)
+    True
     """
 
-    def value_and_grad(self, params: Params, generator: torch.Generator) -> tuple[Scalar, Params]: ...
+    def value_and_grad(self, params: Params, generator: torch.Generator) -> tuple[Scalar, Params]:
+        """Log p and its gradient at these parameters."""
+        ...
 
 
 @final
-class FromFunction(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FromFunction:
     """The log density that a differentiable function states.
+
+    Args:
+        function: parameters in, log p out, differentiable.
 
     >>> parabola = FromFunction(lambda params: -params["x"].square().sum() / 2)
     >>> parabola.value_and_grad({"x": torch.tensor([3.0])}, torch.Generator())
@@ -49,6 +58,7 @@ class FromFunction(NamedTuple):
     function: Callable[[Params], Tensor]
 
     def value_and_grad(self, params: Params, generator: torch.Generator) -> tuple[Scalar, Params]:
+        """Log p and its gradient at these parameters."""
         return value_and_grad(self.function, params)
 
 
@@ -79,6 +89,7 @@ class LogPosterior:
     micro_batch: int
 
     def value_and_grad(self, params: Params, generator: torch.Generator) -> tuple[Scalar, Params]:
+        """Log p and its gradient at these parameters, from a minibatch if there is a `batch_size`."""
         value, gradient = value_and_grad(self.prior, params)
         inputs, targets, weight = self._batch(generator)
         for x, y in zip(inputs.split(self.micro_batch), targets.split(self.micro_batch), strict=True):
@@ -123,10 +134,19 @@ def log_posterior(
     batch_size: int | None = None,
     micro_batch: int = MICRO_BATCH,
 ) -> LogPosterior:
-    """The log posterior of `model` given (inputs, targets); without a prior, N(0, prior_scale² I) on every parameter.
+    """The log posterior of a network's parameters given its training data.
 
     BatchNorm and dropout must be in eval mode: then the likelihood is a function of the parameters alone.
-    A `temperature` below 1 makes the posterior narrower than Bayes' rule (a "cold posterior"), 1 is Bayes.
+
+    Args:
+        model: the network.
+        data: (inputs, targets).
+        prior: a log density of the parameters, such as `gaussian` returns; N(0, prior_scale² I) unless given.
+        prior_scale: the standard deviation of that.
+        likelihood: outputs and targets in, log likelihoods out; that of classes unless given.
+        temperature: below 1 makes the posterior narrower than Bayes' rule (a "cold posterior"), 1 is Bayes.
+        batch_size: estimate from so many images, drawn for each call; all of them unless given.
+        micro_batch: images that pass through the network at a time.
 
     >>> density = log_posterior(nn.Linear(2, 3), (torch.ones(4, 2), torch.tensor([0, 1, 2, 0])))
     >>> value, gradient = density.value_and_grad(dict(density.model.named_parameters()), torch.Generator())

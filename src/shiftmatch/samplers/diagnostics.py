@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
@@ -30,6 +30,9 @@ def split_rhat(values: Chains) -> Float[Tensor, "*values"]:
     it valid for heavy tails, and folding, |x − median|, shows chains that differ in spread (Vehtari et al. 2021).
     Chains that are stuck at different values have R̂ = ∞; what is constant over all draws has 1.
 
+    Args:
+        values: chains × draws × anything.
+
     >>> draws = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
     >>> bool(split_rhat(draws) < 1.01), bool(split_rhat(draws + torch.arange(4.0)[:, None]) > 1.5)
     (True, True)
@@ -46,8 +49,11 @@ def effective_size(values: Chains, *, ranks: bool = True) -> Float[Tensor, "*val
 
     The autocorrelations ρ are those of normal scores over the halves of the chains, summed over Geyer's initial
     monotone sequence of positive pairs (Geyer 1992; Vehtari et al. 2021). τ is no less than 1 / log₁₀(M N), so that
-    antithetic draws may count for more than their number, but not for infinitely many. Without `ranks` it is the size
-    that belongs to the standard error of the mean.
+    antithetic draws may count for more than their number, but not for infinitely many.
+
+    Args:
+        values: chains × draws × anything.
+        ranks: whether to take normal scores; without, it is the size that belongs to the standard error of the mean.
 
     >>> draws = torch.randn(4, 500, generator=torch.Generator().manual_seed(0))
     >>> 1500 < effective_size(draws).item() < 2500
@@ -94,6 +100,11 @@ def virial(posterior: Posterior, log_density: LogDensity, generator: torch.Gener
     It follows from ∫ ∇·(θ p) dθ = 0 and holds for every density that falls off fast enough. Before the chain has
     reached the typical set, the mean is off by many standard errors. One gradient per draw.
 
+    Args:
+        posterior: the draws.
+        log_density: what they were drawn from.
+        generator: for a density that draws minibatches.
+
     >>> from shiftmatch.samplers.density import FromFunction
     >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
     >>> seeded = torch.Generator().manual_seed(0)
@@ -111,12 +122,15 @@ def virial(posterior: Posterior, log_density: LogDensity, generator: torch.Gener
 def distinct_draws(posterior: Posterior) -> int:
     """How many draws differ from the one before in their chain; a rejected proposal repeats it.
 
+    Args:
+        posterior: the draws.
+
     >>> distinct_draws(Posterior.of([{"w": torch.tensor([x])} for x in (1.0, 1.0, 2.0)]))
     2
     """
     chains = posterior.by_chain()
-    moved = [sum(torch.stack([(v[1:] != v[:-1]).flatten(1).any(1) for v in c.params.values()]).any(0)) for c in chains]
-    return len(chains) + int(sum(moved))
+    changes = [torch.stack([_changes(values) for values in chain.params.values()]).any(0) for chain in chains]
+    return len(chains) + sum(int(moved.sum()) for moved in changes)
 
 
 def function_values(posterior: Posterior, images: Tensor, template: nn.Module | None = None) -> Chains:
@@ -131,6 +145,16 @@ def function_values(posterior: Posterior, images: Tensor, template: nn.Module | 
 def summarise(posterior: Posterior, images: Tensor, template: nn.Module | None = None) -> dict[str, Any]:
     """R̂ and effective size of the predicted probabilities and of log p; distinct draws, acceptance, energy error and
     the virial of the kept draws, as far as the sampler recorded them.
+
+    Args:
+        posterior: the draws.
+        images: for which probabilities are predicted.
+        template: the network, if the posterior does not name it.
+
+    >>> draws = [{"weight": torch.randn(2, 4)} for _ in range(8)]
+    >>> found = summarise(Posterior.of(draws), torch.ones(3, 4), nn.Linear(4, 2, bias=False))
+    >>> found["distinct_draws"]
+    8
     """
     values = function_values(posterior, images, template)
     rhat, size = split_rhat(values).flatten(), effective_size(values).flatten()
@@ -154,6 +178,11 @@ def summarise(posterior: Posterior, images: Tensor, template: nn.Module | None =
 
 def convergence_summary(posterior: Posterior, images: Tensor, network: nn.Module | None = None) -> str:
     """What the chains say of themselves, judged by their predictions for some images.
+
+    Args:
+        posterior: the draws.
+        images: for which probabilities are predicted.
+        network: the network, if the posterior does not name it.
 
     >>> network = nn.Linear(4, 2, bias=False)
     >>> convergence_summary(Posterior.of([{"weight": torch.ones(2, 4)}]), torch.ones(3, 4), network)
@@ -188,6 +217,11 @@ def _virial(chains: Sequence[Sequence[float]], dimension: int) -> Virial:
         return Virial(values.mean().item(), math.inf, dimension)
     size = effective_size(values, ranks=False)
     return Virial(values.mean().item(), (values.std() / size.sqrt()).item(), dimension)
+
+
+def _changes(values: Shaped[Tensor, "n *shape"]) -> Bool[Tensor, "_"]:
+    """Whether each draw but the first differs from the one before; a buffer may be a single number."""
+    return (values[1:] != values[:-1]).reshape(len(values) - 1, values[0].numel()).any(1)
 
 
 def _trace(posterior: Posterior, name: str) -> list[list[float]]:

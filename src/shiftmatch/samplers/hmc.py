@@ -75,12 +75,19 @@ def hmc(
 ) -> Sampler[HMCState]:
     """Follow Hamilton's equations for a time `trajectory` in steps of `step_size`, then accept or reject.
 
-    The time of each trajectory is drawn from (1 ± `jitter`) `trajectory`, because a fixed one can be a period of the
-    motion, from which the chain does not move away; 0 is the published, fixed one. Times are in units of the
-    `preconditioner`, such as `layer_fisher`: without one, in those of the parameters.
+    Times are in units of the `preconditioner`: without one, in those of the parameters.
 
-    In the first `tune` iterations the step size is adapted by dual averaging until the acceptance probability is about
-    `target` (Nesterov 2009; Hoffman & Gelman 2014); `sample` refuses to keep draws of those iterations.
+    Args:
+        log_density: the density to draw from, such as `log_posterior` returns.
+        step_size: of the integrator; the first one, where it is tuned.
+        trajectory: how long to follow each trajectory.
+        jitter: its time is drawn from (1 ± jitter) trajectory, because a fixed one can be a period of the motion, from
+            which the chain does not move away; 0 is the published, fixed one.
+        integrator: `LEAPFROG` or `TWO_STAGE`.
+        preconditioner: scales of the parameters, such as `layer_fisher` returns.
+        tune: so many first iterations adapt the step size by dual averaging (Nesterov 2009; Hoffman & Gelman 2014);
+            `sample` refuses to keep draws of those.
+        target: the acceptance probability that this aims at.
 
     >>> from shiftmatch.samplers.density import FromFunction
     >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)

@@ -1,4 +1,4 @@
-"""A posterior for a user's own network and data, with one set of knobs for all samplers."""
+"""A posterior for a user's own network and data, with the same settings for all samplers."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -106,21 +106,21 @@ class Inference:
         return log_posterior(network, data, prior=prior, batch_size=size, temperature=self.temperature)
 
 
-def _hmc(how: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
-    density = how.density(network, data, None)
-    return hmc(density, step_size=how.step_size, trajectory=how.trajectory, tune=how.burn_in)
+def _hmc(settings: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
+    density = settings.density(network, data, None)
+    return hmc(density, step_size=settings.step_size, trajectory=settings.trajectory, tune=settings.burn_in)
 
 
 def _langevin(kind: Callable[..., Sampler[Any]]) -> Callable[..., Sampler[Any]]:
-    def build(how: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
-        return kind(how.density(network, data, how.batch), step_size=how.step_size / len(data[0]))
+    def build(settings: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
+        return kind(settings.density(network, data, settings.batch), step_size=settings.step_size / len(data[0]))
 
     return build
 
 
-def _vi(how: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
-    density = how.density(network, data, how.batch)
-    return mean_field(density, step_size=how.step_size, steps=how.burn_in * how.steps)
+def _vi(settings: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
+    density = settings.density(network, data, settings.batch)
+    return mean_field(density, step_size=settings.step_size, steps=settings.burn_in * settings.steps)
 
 
 SAMPLERS: Mapping[str, Callable[[Inference, nn.Module, tuple[Tensor, Tensor]], Sampler[Any]]] = {

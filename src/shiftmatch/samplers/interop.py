@@ -36,6 +36,9 @@ class Laplace(Protocol):
 def from_state_dicts(state_dicts: Iterable[Mapping[str, Tensor]]) -> Posterior:
     """A posterior from one state_dict per draw.
 
+    Args:
+        state_dicts: of networks of one architecture.
+
     >>> len(from_state_dicts(nn.Linear(2, 1).state_dict() for _ in range(3)))
     3
     """
@@ -44,6 +47,9 @@ def from_state_dicts(state_dicts: Iterable[Mapping[str, Tensor]]) -> Posterior:
 
 def from_models(models: Iterable[nn.Module] | nn.Module) -> Posterior:
     """A posterior from trained networks: any iterable, or a torch-uncertainty ensemble, which holds `core_models`.
+
+    Args:
+        models: networks of one architecture.
 
     >>> len(from_models([nn.Linear(2, 1), nn.Linear(2, 1)]))
     2
@@ -55,14 +61,35 @@ def from_models(models: Iterable[nn.Module] | nn.Module) -> Posterior:
 
 
 def from_states(states: Iterable[Any]) -> Posterior:
-    """A posterior from the states of a chain of the `posteriors` library; each has `params`, a mapping of tensors."""
+    """A posterior from the states of a chain of the `posteriors` library; each has `params`, a mapping of tensors.
+
+    Args:
+        states: the draws, in order.
+
+    >>> from types import SimpleNamespace
+    >>> len(from_states(SimpleNamespace(params={"w": torch.zeros(2)}) for _ in range(3)))
+    3
+    """
     return Posterior.of([dict(state.params.items()) for state in states])
 
 
 def from_laplace(
     laplace: Laplace, network: nn.Module, *, draws: int, generator: torch.Generator | None = None
 ) -> Posterior:
-    """A posterior of draws from a Laplace approximation of `network`, for all its layers or for the last ones only."""
+    """A posterior of draws from a Laplace approximation of `network`, for all its layers or for the last ones only.
+
+    Args:
+        laplace: an approximation of `laplace-torch`, fitted.
+        network: what it was fitted to.
+        draws: how many.
+        generator: fixes them.
+
+    >>> class Normal:  # what laplace-torch offers
+    ...     def sample(self, n_samples=1, generator=None):
+    ...         return torch.randn(n_samples, 6, generator=generator)
+    >>> len(from_laplace(Normal(), nn.Linear(2, 2), draws=5))
+    5
+    """
     flat = laplace.sample(n_samples=draws, generator=generator)
     fixed = {name: value.detach() for name, value in network.named_parameters()}
     sampled = _last(fixed, flat.shape[-1])
@@ -223,7 +250,18 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def import_hmc(files: Iterable[str | os.PathLike[str]], architecture: Architecture) -> Posterior:
-    """Published samples as a posterior. Draws that are marked as not accepted are left out, as in their evaluation."""
+    """Published samples as a posterior. Draws that are marked as not accepted are left out, as in their evaluation.
+
+    Args:
+        files: state-*.pkl or model_step_*.pt; leave out the burn-in.
+        architecture: the network of the samples.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".pkl") as file:
+    ...     import_hmc([file.name], Architecture("lenet"))
+    Traceback (most recent call last):
+    shiftmatch.errors.FileFormatError: ... was refused and nothing in it was run: ...
+    """
     template = architecture.build()
     ordered = sorted((Path(file) for file in files), key=_number)
     by_file = []

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
+from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.sequences import LazySequence
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
@@ -24,6 +25,10 @@ Scalar = Float[Tensor, ""]
 
 def params_of(model: nn.Module, patterns: str | Collection[str] = "*") -> Params:
     """A copy of the parameters of a model, by name; all of them, or those that a pattern such as "fc.*" fits.
+
+    Args:
+        model: the network.
+        patterns: which of its parameters.
 
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
     >>> {name: tuple(value.shape) for name, value in params_of(net, "1.*").items()}
@@ -90,6 +95,12 @@ COUNTER = "num_batches_tracked"
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Draws of every parameter, stacked on a leading axis; consecutive draws of one chain stay together.
+
+    Args:
+        params: by name, every draw of a parameter stacked on a leading axis.
+        chains: the number of draws of each chain, in order.
+        architecture: the name and settings of the network, kept in files so that they can be opened without it.
+        info: what the sampler recorded, and how it was set.
 
     >>> one = Posterior.of([{"w": torch.zeros(2)}, {"w": torch.ones(2)}])
     >>> both = Posterior.merge([one, one])
@@ -195,13 +206,9 @@ class Posterior:
     def load(path: str | PathLike[str]) -> "Posterior":
         """Read a file that `save` wrote. The draws stay on disk until they are asked for."""
         tensors, header = load_tensors(path, kind=KIND, version=VERSION)
-        try:
+        with parsing(path, "its posterior", "Sample or copy it again."):
             architecture = header["architecture"] and Architecture(**header["architecture"])
             chains, info = tuple(header["chains"]), dict(header["info"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileFormatError(
-                f"{path} lacks a part of its posterior ({error!r}). Sample or copy it again."
-            ) from error
         lengths = {len(value) if value.ndim else 0 for value in tensors.values()}
         if not all(type(length) is int and length >= 0 for length in chains) or lengths - {sum(chains)}:
             raise FileFormatError(f"{path} speaks of chains of {chains} draws, but holds {sorted(lengths)}.")

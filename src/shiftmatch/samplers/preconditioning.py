@@ -70,7 +70,19 @@ class Layerwise:
 def fisher_scales(density: LogPosterior, params: Params, generator: torch.Generator, *, precision: float) -> Diagonal:
     """(precision + F)^-½ with F the diagonal Fisher information, Σ_n E_y (∂ log p(y | x_n) / ∂θ)².
 
-    `precision` is that of the prior: these are the standard deviations of each parameter if all others were known.
+    These are the standard deviations of each parameter if all others were known.
+
+    Args:
+        density: what `log_posterior` returned.
+        params: where F is computed.
+        generator: draws the labels y.
+        precision: of the prior.
+
+    >>> from shiftmatch.samplers import log_posterior
+    >>> density = log_posterior(torch.nn.Linear(2, 3), (torch.ones(4, 2), torch.tensor([0, 1, 2, 0])))
+    >>> params = dict(density.model.named_parameters())
+    >>> sorted(fisher_scales(density, params, torch.Generator(), precision=1.0).scales)
+    ['bias', 'weight']
     """
     fisher = {name: torch.zeros_like(value) for name, value in params.items()}
     for gradients, weight in _gradients(density, params, generator, EXAMPLES):
@@ -88,13 +100,26 @@ def layer_fisher(
     input_precision: Mapping[str, Tensor] | None = None,
     examples: int = EXAMPLES,
 ) -> Layerwise:
-    """(P + c_o A)^-½ for the weights into output o of a layer: A is the Fisher information summed over outputs,
-    c_o the share of o, both averaged over `draws` that are about as far from the mode as the posterior is.
+    """(P + c_o A)^-½ for the weights into output o of a layer, from the Fisher information.
 
-    The inputs of a layer are correlated (after a ReLU they are all positive), which makes directions that few large
-    steps survive; these are the same in every draw. P is the precision of the prior: `precision` I, plus a matrix over
-    the inputs of those weights that `input_precision` names. On LeNet it allows steps about three times as long as
-    `fisher_scales` does.
+    A is the Fisher information summed over outputs, c_o the share of o, both averaged over `draws`. The inputs of a
+    layer are correlated (after a ReLU they are all positive), which makes directions that few large steps survive;
+    these are the same in every draw. P is the precision of the prior. On LeNet it allows steps about three times as
+    long as `fisher_scales` does.
+
+    Args:
+        density: what `log_posterior` returned.
+        draws: parameters that are about as far from the mode as the posterior is.
+        generator: draws the labels.
+        precision: of the prior, for every weight.
+        input_precision: a matrix over the inputs of some weights, by their names, that is added to it.
+        examples: images that are looked at.
+
+    >>> from shiftmatch.samplers import log_posterior
+    >>> density = log_posterior(torch.nn.Linear(2, 3), (torch.ones(4, 2), torch.tensor([0, 1, 2, 0])))
+    >>> params = {name: value.detach() for name, value in density.model.named_parameters()}
+    >>> type(layer_fisher(density, [params], torch.Generator(), precision=1.0)).__name__
+    'Layerwise'
     """
     blocks: Params = {}
     shares: Params = {}

@@ -27,6 +27,10 @@ PATCH_CHUNK = 100
 def gaussian(precision: float, *, skip: Collection[str] = ()) -> Prior:
     """Log N(θ; 0, I / precision); the precision is what optimisers call weight decay.
 
+    Args:
+        precision: one over the variance.
+        skip: names of parameters that another prior is for.
+
     >>> gaussian(4.0)({"w": torch.tensor([0.5, 0.5])}).item()
     -1.0
     """
@@ -35,6 +39,10 @@ def gaussian(precision: float, *, skip: Collection[str] = ()) -> Prior:
 
 def laplace(scale: float, *, skip: Collection[str] = ()) -> Prior:
     """−Σ |θ| / scale.
+
+    Args:
+        scale: the mean of |θ|.
+        skip: names of parameters that another prior is for.
 
     >>> laplace(0.5)({"w": torch.tensor([-1.0, 2.0])}).item()
     -6.0
@@ -45,6 +53,11 @@ def laplace(scale: float, *, skip: Collection[str] = ()) -> Prior:
 def student_t(degrees: float, scale: float, *, skip: Collection[str] = ()) -> Prior:
     """−(ν + 1)/2 Σ log(1 + θ² / (ν scale²)) with ν degrees of freedom.
 
+    Args:
+        degrees: of freedom ν; few make heavy tails.
+        scale: the width.
+        skip: names of parameters that another prior is for.
+
     >>> student_t(1.0, 1.0)({"w": torch.ones(1)}).item() == -torch.tensor(2.0).double().log().item()
     True
     """
@@ -53,6 +66,10 @@ def student_t(degrees: float, scale: float, *, skip: Collection[str] = ()) -> Pr
 
 def correlated(parameter: str, precision: Tensor) -> Prior:
     """−½ Σ_c w_cᵀ P w_c over the output channels c of one weight; its other axes are flattened to those of P.
+
+    Args:
+        parameter: the name of the weight.
+        precision: the matrix P.
 
     >>> correlated("w", 2 * torch.eye(2))({"w": torch.ones(3, 2)}).item()
     -6.0
@@ -70,6 +87,9 @@ def correlated(parameter: str, precision: Tensor) -> Prior:
 
 def product(*priors: Prior) -> Prior:
     """The product of densities is the sum of their logarithms.
+
+    Args:
+        *priors: what the others in this file return.
 
     >>> product(gaussian(1.0), gaussian(2.0))({"w": torch.ones(2)}).item()
     -3.0
@@ -102,6 +122,12 @@ def patches(images: Images, kernel: int, *, padding: int = 2, border: int = 1) -
 
 def patch_covariance(images: Images, kernel: int, *, padding: int = 2, border: int = 1) -> Square:
     """The covariance of `patches`, without all of them in memory at once; of all of MNIST, its trace is 27.93.
+
+    Args:
+        images: as the network takes them.
+        kernel: the side of a patch.
+        padding: zeros around each image.
+        border: positions that are left out on each side.
 
     >>> images = torch.randn(3, 1, 9, 9)
     >>> torch.allclose(patch_covariance(images, 5), covariance(patches(images, 5)))
@@ -145,9 +171,15 @@ def empcov(
 ) -> Prior:
     """As in the released samples: precision `empcov_decay` Σ⁻¹ + `weight_decay` I on the first weights, Σ centred.
 
-    All other parameters have the precision `weight_decay`. Pixels that never change make Σ singular: `jitter` is added
-    to its diagonal (the published code has 1e-10, which holds the weights of those pixels at 0), or the
-    `pseudo_inverse` leaves them to `weight_decay`.
+    Pixels that never change make Σ singular: see `jitter` and `pseudo_inverse`.
+
+    Args:
+        parameter: the name of the first weights.
+        sigma: the covariance Σ of their inputs.
+        weight_decay: the precision of all other parameters, and what is added to that of these.
+        empcov_decay: the factor of Σ⁻¹.
+        jitter: added to the diagonal of Σ; the published code has 1e-10, which holds the weights of those pixels at 0.
+        pseudo_inverse: leave the weights of those pixels to `weight_decay` instead.
 
     >>> prior = empcov("w", torch.eye(2).double(), weight_decay=1.0, empcov_decay=1.0)
     >>> prior({"w": torch.ones(1, 2), "b": torch.ones(1)}).item()
@@ -165,13 +197,35 @@ def empcov_equation(
     jitter: float = 0.0,
     pseudo_inverse: bool = False,
 ) -> Prior:
-    """As in the paper: first weights w ~ N(0, (XᵀX / n) / d), all other parameters ~ N(0, I / `weight_decay`)."""
+    """As in the paper: first weights w ~ N(0, (XᵀX / n) / d), all other parameters ~ N(0, I / `weight_decay`).
+
+    Args:
+        parameter: the name of the first weights.
+        moment: XᵀX / n, the second moment of their inputs.
+        weight_decay: the precision of all other parameters.
+        jitter: added to the diagonal of the moment.
+        pseudo_inverse: leave directions without variance to `weight_decay`.
+
+    >>> prior = empcov_equation("w", torch.eye(2).double())
+    >>> prior({"w": torch.ones(1, 2)}).item()
+    -2.0
+    """
     precision = len(moment) * _inverse(moment, jitter=jitter, pseudo_inverse=pseudo_inverse)
     return product(gaussian(weight_decay, skip=(parameter,)), correlated(parameter, precision))
 
 
 def zellner_g(parameter: str, moment: Square, *, weight_decay: float = 1.0) -> Prior:
-    """The opposite of EmpCov: w ~ N(0, (XᵀX / n)⁻¹ / d), so that every direction of the input counts alike."""
+    """The opposite of EmpCov: w ~ N(0, (XᵀX / n)⁻¹ / d), so that every direction of the input counts alike.
+
+    Args:
+        parameter: the name of the first weights.
+        moment: XᵀX / n, the second moment of their inputs.
+        weight_decay: the precision of all other parameters.
+
+    >>> prior = zellner_g("w", 4 * torch.eye(2).double())
+    >>> prior({"w": torch.ones(1, 2)}).item()
+    -8.0
+    """
     return product(gaussian(weight_decay, skip=(parameter,)), correlated(parameter, len(moment) * moment))
 
 
@@ -199,6 +253,10 @@ class ShiftEmpCov(nn.Module):
     With a prior N(0, I / d) on its weights, its outputs have the distribution that `empcov_equation` gives to those of
     the plain layer. For a convolution, the inputs are the patches. x S w = x (S w), so the root S meets the weights.
     Directions in which the training inputs were always 0 do not reach the outputs.
+
+    Args:
+        layer: the first layer of a network.
+        moment: XᵀX / n, the second moment of its inputs.
 
     >>> layer = ShiftEmpCov(nn.Linear(2, 1, bias=False), 4 * torch.eye(2).double())
     >>> _ = layer.load_state_dict({"layer.weight": torch.ones(1, 2), "root": layer.root})

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
 from shiftmatch.samplers.posterior import Params, Posterior, frozen_hash, params_of
+from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import content_hash
+from shiftmatch.utils.modes import restoring_grad_mode
 from shiftmatch.utils.parallel import track
 from shiftmatch.utils.processes import map_over_processes
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
@@ -42,10 +44,22 @@ S = TypeVar("S", bound=State)
 @final
 @dataclass(frozen=True)
 class Sampler(Generic[S]):
-    """`init` makes the first state from parameters, `step` the next state from the one before.
+    """A sampler is two functions: `init` makes the first state, `step` the next state from the one before.
 
-    `settings` are everything else that the draws depend on: a run is resumed only with the same. The first `warm_up`
-    steps tune or fit something, so that their draws are not of the posterior.
+    Args:
+        init: parameters in, a state out: a NamedTuple with `params`.
+        step: a state and a generator in, the next state out.
+        settings: everything else that the draws depend on: a run is resumed only with the same.
+        warm_up: so many first steps tune or fit something, so that their draws are not of the posterior.
+
+    >>> from typing import NamedTuple
+    >>> class Walk(NamedTuple):
+    ...     params: Params
+    >>> def step(state, generator):
+    ...     return Walk({name: x + torch.randn(x.shape, generator=generator) for name, x in state.params.items()})
+    >>> walk = Sampler(Walk, step)
+    >>> len(sample(walk, {"x": torch.zeros(2)}, draws=5, generator=torch.Generator(), progress=False))
+    5
     """
 
     init: Callable[[Params], S]
@@ -54,6 +68,7 @@ class Sampler(Generic[S]):
     warm_up: int = 0
 
 
+@restoring_grad_mode()
 def sample(
     sampler: Sampler[S],
     start: nn.Module | Params,
@@ -68,14 +83,24 @@ def sample(
 ) -> Posterior:
     """Run one chain: `burn_in` iterations that are thrown away, then `draws` that are kept, `thin` steps to each.
 
-    `start` is a network, or some of its parameters: `params_of(network, "fc.*")` samples those of the last layer and
-    leaves the others as they are. With a `folder`, state and draws are written after each iteration; the same call
-    resumes after an interruption, and gives the same draws bit for bit. More `draws` than before extend the run;
-    another density, prior, data set, sampler, start or seed is refused. The scalars of every state (acceptance, energy
-    error, …) are in `posterior.info["trace"]`.
+    The scalars of every state (acceptance, energy error, …) are in `posterior.info["trace"]`.
 
     **A posterior around a trained network**: start from its weights, with BatchNorm in eval mode, and either SGHMC for
     all parameters, or full-batch HMC for some of them. A temperature below 1 keeps the draws near the trained weights.
+
+    Args:
+        sampler: such as `hmc` or `sghmc` return.
+        start: a network, or some of its parameters: `params_of(network, "fc.*")` samples those of the last layer and
+            leaves the others as they are.
+        draws: how many to keep.
+        generator: fixes everything random.
+        burn_in: how many to throw away first.
+        thin: steps to each draw.
+        folder: state and draws are written there after each iteration; the same call resumes after an interruption, and
+            gives the same draws bit for bit. More draws than before extend the run; another density, prior, data set,
+            sampler, start or seed is refused.
+        architecture: the name and settings of the network, kept in files so that they can be opened without it.
+        progress: whether to show a bar.
 
     >>> from shiftmatch.samplers import convergence_summary, hmc, log_posterior
     >>> seeded = torch.Generator().manual_seed(0)
@@ -128,9 +153,23 @@ def sample_chains(
     across_processes: bool = False,
     **options: Any,
 ) -> Posterior:
-    """One chain from each start, with the seeds `seed`, `seed` + 1, …, merged; R̂ compares them.
+    """One chain from each start, merged; R̂ compares them.
 
-    The `options` are those of `sample`. With `across_processes` the chains are spread over those of torch.distributed.
+    Args:
+        sampler: such as `hmc` or `sghmc` return.
+        starts: a network, or parameters, for each chain.
+        draws: how many to keep of each.
+        seed: chains have the seeds seed, seed + 1, …
+        folder: as for `sample`; each chain has a folder of its own in it.
+        across_processes: whether the chains are spread over the processes of torch.distributed.
+        **options: those of `sample`.
+
+    >>> from shiftmatch.samplers import FromFunction, hmc
+    >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
+    >>> starts = [{"x": torch.zeros(2)}, {"x": torch.ones(2)}]
+    >>> posterior = sample_chains(hmc(normal, step_size=0.1, trajectory=1.0), starts, draws=3, seed=0, progress=False)
+    >>> posterior.chains
+    (3, 3)
     """
 
     def chain(index: int) -> Posterior:
@@ -170,11 +209,17 @@ class RunFolder:
         if not self._state.exists():
             return None
         tensors, header = load_tensors(self._state, kind=STATE, version=VERSION)
-        self._check(header["settings"])
-        generator.set_state(tensors.pop("generator"))
-        files = [self._draw(index) for index in range(header["draws"])]
-        draws = [_onto(load_tensors(file, kind=DRAW, version=VERSION)[0], like.params) for file in files]
-        return unflatten(tensors, like), header["trace"], draws
+        with parsing(self._state, "its run", "Delete the folder to start afresh."):
+            self._check(header["settings"])
+            generator.set_state(tensors.pop("generator"))
+            trace = {str(name): [float(value) for value in values] for name, values in header["trace"].items()}
+            draws = [self._stored_draw(index, like) for index in range(header["draws"])]
+            return unflatten(tensors, like), trace, draws
+
+    def _stored_draw(self, index: int, like: State) -> Params:
+        tensors, _ = load_tensors(self._draw(index), kind=DRAW, version=VERSION)
+        with parsing(self._draw(index), "its draw", "Delete the folder to start afresh."):
+            return _onto(tensors, like.params)
 
     @property
     def _state(self) -> Path:

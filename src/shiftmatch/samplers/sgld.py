@@ -33,6 +33,17 @@ def sghmc(log_density: LogDensity, *, step_size: float | Schedule, decay: float 
     """M ← β m + √ε ∇log p(θ) + √(2 (1−β)) ξ, θ ← θ + √ε m, with ξ ~ N(0, I) and the momentum `decay` β.
 
     The gradient is that of the whole log posterior, as estimated from the minibatch.
+
+    Args:
+        log_density: the density to draw from, such as `log_posterior` returns.
+        step_size: ε, or a schedule such as `cyclical` returns.
+        decay: the share β of the momentum that is kept.
+
+    >>> from shiftmatch.samplers.density import FromFunction
+    >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
+    >>> sampler = sghmc(normal, step_size=0.01)
+    >>> sampler.step(sampler.init({"x": torch.zeros(2)}), torch.Generator()).params["x"].shape
+    torch.Size([2])
     """
     schedule = step_size if callable(step_size) else constant(step_size)
 
@@ -56,12 +67,27 @@ def sgld(log_density: LogDensity, *, step_size: float | Schedule) -> Sampler[SGH
     """θ ← θ + ε ∇log p(θ) + √(2 ε) ξ with ξ ~ N(0, I); Welling & Teh (2011) write ε/2 for this ε.
 
     It is SGHMC whose momentum is forgotten at every step.
+
+    Args:
+        log_density: the density to draw from, such as `log_posterior` returns.
+        step_size: ε, or a schedule such as `cyclical` returns.
+
+    >>> from shiftmatch.samplers.density import FromFunction
+    >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
+    >>> sampler = sgld(normal, step_size=0.01)
+    >>> sampler.step(sampler.init({"x": torch.zeros(2)}), torch.Generator()).params["x"].shape
+    torch.Size([2])
     """
     return sghmc(log_density, step_size=step_size, decay=0.0)
 
 
 def constant(step_size: float, *, start: float | None = None, warm_up: int = 0) -> Schedule:
     """`step_size`, after a cosine from `start` to it over the first `warm_up` steps.
+
+    Args:
+        step_size: the value in the end.
+        start: the value at first.
+        warm_up: steps from one to the other.
 
     >>> schedule = constant(1.0, start=3.0, warm_up=10)
     >>> schedule(0), schedule(5), schedule(10), schedule(99)
@@ -78,6 +104,11 @@ def constant(step_size: float, *, start: float | None = None, warm_up: int = 0) 
 
 def cyclical(step_size: float, *, cycle: int, warm_up: int = 0) -> Schedule:
     """`step_size` for the first `warm_up` steps; then, in every cycle, a cosine from it towards zero.
+
+    Args:
+        step_size: the value at the beginning of each cycle.
+        cycle: steps in a cycle.
+        warm_up: steps before the first cycle.
 
     >>> schedule = cyclical(1.0, cycle=10)
     >>> schedule(0), schedule(5), schedule(10)
@@ -109,6 +140,18 @@ def sgd(log_density: LogDensity, *, step_size: float, steps: int, momentum: floa
 
     The gradient is that of the whole log posterior; for an optimiser of the mean loss over N images,
     its learning rate is N times this step size.
+
+    Args:
+        log_density: the density to draw from, such as `log_posterior` returns.
+        step_size: the first ε.
+        steps: after which it is 0.
+        momentum: the share β of the velocity that is kept.
+
+    >>> from shiftmatch.samplers.density import FromFunction
+    >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
+    >>> sampler = sgd(normal, step_size=0.1, steps=10, momentum=0.0)
+    >>> sampler.step(sampler.init({"x": torch.ones(1)}), torch.Generator()).params["x"]
+    tensor([0.9000])
     """
 
     def init(params: Params) -> SGDState:
@@ -144,10 +187,19 @@ def deep_ensemble(
     architecture: Architecture | None = None,
     across_processes: bool = False,
 ) -> Posterior:
-    """Train `members` networks, each from its own start and with its own minibatches.
+    """Train networks, each from its own start and with its own minibatches. BatchNorm stays in eval mode.
 
-    With a `folder`, members that are trained already are not trained again. BatchNorm stays in eval mode. With
-    `across_processes` the members are spread over those of torch.distributed.
+    Args:
+        log_density: the density to draw from, such as `log_posterior` returns.
+        start: a generator in, an untrained network out.
+        members: how many networks.
+        step_size: as for `sgd`.
+        steps: as for `sgd`.
+        seed: members have the seeds seed, seed + 1, …
+        momentum: as for `sgd`.
+        folder: members that are trained already and kept there are not trained again.
+        architecture: the name and settings of the network, kept in files so that they can be opened without it.
+        across_processes: whether the members are spread over the processes of torch.distributed.
 
     >>> from shiftmatch.samplers.density import log_posterior
     >>> density = log_posterior(nn.Linear(1, 2), (torch.ones(4, 1), torch.tensor([0, 0, 0, 1])))

@@ -31,7 +31,19 @@ def mean_field(
     """Maximise E_q log p(θ) + H(q) with Adam for `steps` steps, the step size falling to zero as a cosine.
 
     One draw θ = mean + std ξ per step gives the gradients: ∇_mean = ∇log p(θ), ∇_std = ∇log p(θ) ξ + 1/std.
-    From then on, steps only draw: run it with `burn_in=steps`.
+    From then on, steps only draw.
+
+    Args:
+        log_density: the density to draw from, such as `log_posterior` returns.
+        step_size: of Adam, at first.
+        steps: of the fit; run it with `burn_in=steps`.
+        initial_std: the standard deviation of every parameter at first.
+
+    >>> from shiftmatch.samplers import FromFunction, sample
+    >>> normal = FromFunction(lambda params: -params["x"].square().sum() / 2)
+    >>> sampler, seeded = mean_field(normal, step_size=0.1, steps=20), torch.Generator().manual_seed(0)
+    >>> len(sample(sampler, {"x": torch.zeros(2)}, draws=5, burn_in=20, generator=seeded, progress=False))
+    5
     """
 
     def init(params: Params) -> MeanFieldState:

@@ -11,6 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from shiftmatch.errors import FileFormatError, ShiftMatchError
+
 unsafe_characters = re.compile(r"[^\w.]+")
 """What the name of a file should not have: `unsafe_characters.sub("_", name)`."""
 
@@ -54,8 +56,29 @@ def _umask() -> int:
     return mask
 
 
+@contextmanager
+def parsing(path: str | os.PathLike[str], what: str, advice: str) -> Iterator[None]:
+    """Where the content of a file is taken apart: what is missing or of another kind there becomes our own error.
+
+    >>> with parsing("net.stats", "its statistics", "Fit and save them again."):
+    ...     {}["sites"]
+    Traceback (most recent call last):
+    ...
+    shiftmatch.errors.FileFormatError: net.stats lacks a part of its statistics (KeyError('sites')). Fit and save ...
+    """
+    try:
+        yield
+    except ShiftMatchError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path} lacks a part of {what} ({error!r:.200}). {advice}") from error
+
+
 def data_folder(root: str | os.PathLike[str] | None = None) -> Path:
     """`root` if given, else $SHIFTMATCH_DATA, else the user's cache directory.
+
+    Args:
+        root: a folder, where one is given.
 
     >>> data_folder("somewhere").name
     'somewhere'

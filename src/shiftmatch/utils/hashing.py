@@ -42,11 +42,11 @@ def content_hash(value: object) -> str:
     return reader.digest.hexdigest()
 
 
-def fingerprint(model: nn.Module) -> str:
+def weights_hash(model: nn.Module) -> str:
     """SHA-256 of the names, shapes and values of parameters and buffers, batch counters aside.
 
     >>> net = nn.Linear(2, 2)
-    >>> fingerprint(net) == fingerprint(net)
+    >>> weights_hash(net) == weights_hash(net)
     True
     """
     return hashlib.sha256(repr(weight_hashes(model)).encode()).hexdigest()

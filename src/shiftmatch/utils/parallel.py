@@ -89,7 +89,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _submit(pool: ProcessPoolExecutor, function: Callable[..., Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Start the workers so that only their parent answers Ctrl-C, also while they are starting."""
+    """Start the workers so that only their parent handles Ctrl-C, also while they are starting."""
     if threading.current_thread() is not threading.main_thread():
         return pool.map(partial(_call, function), items)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which processes inherit
@@ -113,7 +113,7 @@ def _packed(shared: tuple[Any, ...]) -> bytes:
 def _start(packed: bytes, folder: str) -> None:
     global _shared  # noqa: PLW0603  a worker process has one job
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is answered by the parent, in one voice
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     sys.path.insert(0, folder)  # the user's own modules
     _shared = pickle.loads(packed)

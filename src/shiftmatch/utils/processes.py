@@ -1,4 +1,4 @@
-"""Processes that torchrun has started: who is who, whose work is what, and waiting for each other."""
+"""Processes that torchrun has started: their ranks, their shares of the work, and a barrier with a heartbeat."""
 
 import atexit
 import os
@@ -18,20 +18,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TIMEOUT = 60.0
-"""Seconds after which a process that waits for another one without a sign of life stops with an error."""
+"""Seconds without a heartbeat of another process after which one that waits for it stops with an error."""
 
 BEAT = "shiftmatch/beat/{}"
-"""Where the process of a rank counts its signs of life."""
+"""Where the process of a rank counts its heartbeats."""
 
-_meetings, _left = count(), Event()
-_patience: float | None = None
+_barriers, _left = count(), Event()
+_timeout: float | None = None
 
 
 def start_processes(*, timeout: float = TIMEOUT, backend: str | None = None) -> tuple[int, int]:
     """Join the processes that torchrun has started; the rank of this one and how many there are.
 
-    A process may work as long as it likes; one that gives no sign of life for `timeout` seconds makes the others stop
-    with an error. NCCL serves GPUs, gloo all else.
+    Args:
+        timeout: seconds after which a process without a heartbeat makes the others stop with an error; it may work
+            as long as it likes.
+        backend: "nccl" for GPUs, "gloo" for all else; chosen unless given.
 
     >>> start_processes()  # without torchrun there is one
     (0, 1)
@@ -42,8 +44,8 @@ def start_processes(*, timeout: float = TIMEOUT, backend: str | None = None) -> 
         distributed.init_process_group(
             backend or ("nccl" if torch.cuda.is_available() else "gloo"), timeout=timedelta(seconds=timeout)
         )
-        global _patience  # noqa: PLW0603  a process has one group
-        _patience = timeout
+        global _timeout  # noqa: PLW0603  a process has one group
+        _timeout = timeout
         Thread(target=_beat, args=(timeout / 10,), daemon=True).start()
         atexit.register(_leave)
     return rank_and_count()
@@ -57,6 +59,9 @@ def rank_and_count() -> tuple[int, int]:
 
 def share(items: Sequence[Any]) -> Sequence[Any]:
     """The items that are this process's to work on: every n-th of n processes.
+
+    Args:
+        items: the same on every process: batches, members, files.
 
     >>> share([1, 2, 3])
     [1, 2, 3]
@@ -85,21 +90,21 @@ def gather_objects(value: T) -> list[T]:
     _, total = rank_and_count()
     if total == 1:
         return [value]
-    meet()
+    barrier()
     found: list[Any] = [None] * total
     distributed.all_gather_object(found, value)
     return found
 
 
-def meet() -> None:
-    """Wait until every process is here, for as long as all of them show signs of life.
+def barrier() -> None:
+    """Wait until every process is here, for as long as all of them have a heartbeat.
 
-    Where others than `start_processes` have made the group there are none, and its own timeout counts.
+    A group that `start_processes` has not made has no heartbeats: its own timeout counts.
     """
     _, total = rank_and_count()
-    if total == 1 or _patience is None:
+    if total == 1 or _timeout is None:
         return
-    store, place = distributed.distributed_c10d._get_default_store(), f"shiftmatch/meeting/{next(_meetings)}"
+    store, place = distributed.distributed_c10d._get_default_store(), f"shiftmatch/barrier/{next(_barriers)}"
     last: dict[int, tuple[int, float]] = {}
     try:
         here = store.add(place, 1)
@@ -108,8 +113,8 @@ def meet() -> None:
                 beat, now = store.add(BEAT.format(rank), 0), time.monotonic()
                 if beat != last.get(rank, (None, 0))[0]:
                     last[rank] = beat, now
-                elif now - last[rank][1] > _patience:
-                    raise ProcessError(f"Process {rank} has shown no sign of life for {_patience:.0f} s: it has died.")
+                elif now - last[rank][1] > _timeout:
+                    raise ProcessError(f"Process {rank} has had no heartbeat for {_timeout:.0f} s: it has died.")
             time.sleep(0.05)
             here = store.add(place, 0)
     except distributed.DistError as error:
@@ -117,7 +122,7 @@ def meet() -> None:
 
 
 def _beat(seconds: float) -> None:
-    """Show that this process is alive."""
+    """The heartbeat of this process."""
     store, rank = distributed.distributed_c10d._get_default_store(), distributed.get_rank()
     while not _left.wait(seconds):
         try:

@@ -1,4 +1,4 @@
-"""Our files: tensors in one safetensors file with one JSON header, written whole and read with suspicion."""
+"""Our files: tensors in one safetensors file with one JSON header, written atomically, and checked when read."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ SIZE = struct.Struct("<Q")
 """The length of a safetensors file's own header, at its beginning."""
 
 ALIGNMENT = 8
-"""Tensors begin at multiples of so many bytes, as the format wants it."""
+"""Tensors begin at multiples of so many bytes, as the format requires."""
 
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.uint8: "U8"}
 
@@ -129,21 +129,21 @@ def load_row(path: str | PathLike[str], index: int, *, kind: str, version: int) 
 
 
 def _read_whole(path: str | PathLike[str], read: Callable[[], T]) -> T:
-    """Read a file; again, if another process replaced it meanwhile: header and numbers are opened one by one."""
+    """Read a file; again, if another process replaced it meanwhile: header and tensors are read one after the other."""
     for _ in range(ATTEMPTS):
-        before = _identity(path)
+        before = _inode_and_time(path)
         try:
             found = read()
         except FileFormatError:
-            if _identity(path) == before:
+            if _inode_and_time(path) == before:
                 raise
         else:
-            if _identity(path) == before:
+            if _inode_and_time(path) == before:
                 return found
     return read()
 
 
-def _identity(path: str | PathLike[str]) -> tuple[int, int] | None:
+def _inode_and_time(path: str | PathLike[str]) -> tuple[int, int] | None:
     status = Path(path).stat() if Path(path).is_file() else None
     return status and (status.st_ino, status.st_mtime_ns)
 
@@ -152,6 +152,15 @@ def load_header(path: str | PathLike[str], *, kind: str, version: int) -> dict[s
     """Read only the header."""
     with _opened(path, kind, version) as (_, header):
         return {name: value for name, value in header.items() if name != CHECKSUM}
+
+
+def count_rows(path: str | PathLike[str], *, kind: str, version: int) -> int:
+    """How many rows a file of `save_rows` holds, whatever its header says."""
+    with _opened(path, kind, version) as (file, _):
+        lengths = {tuple(file.get_slice(name).get_shape()[:1]) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    if len(lengths) != 1 or lengths == {()}:
+        raise FileFormatError(f"{path} is damaged: its tensors have not one number of rows. Make or copy it again.")
+    return int(lengths.pop()[0])
 
 
 def _checksum(tensors: dict[str, Tensor]) -> str:

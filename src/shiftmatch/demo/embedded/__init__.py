@@ -17,6 +17,8 @@ from shiftmatch.matching.statistics import Statistics
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.shapes import Images, Pixels
 
+__all__ = ["images", "pixels", "posterior", "preprocess", "statistics"]
+
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER / "mnist.npz"
 POSTERIORS = ("gaussian", "empcov", "ensemble")
@@ -41,6 +43,9 @@ def images() -> Labelled:
 def preprocess(pixels: Tensor) -> Images:
     """Pixels (0 to 255) as the networks take them.
 
+    Args:
+        pixels: uint8, one channel.
+
     >>> preprocess(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8)).item()
     2.82...
     """
@@ -50,6 +55,9 @@ def preprocess(pixels: Tensor) -> Images:
 def pixels(inputs: Images) -> Pixels:
     """Undo `preprocess`, as well as 8 bits can show it.
 
+    Args:
+        inputs: what `preprocess` returned, or a corrupted version of it.
+
     >>> torch.equal(pixels(preprocess(images().images[:9])), images().images[:9])
     True
     """
@@ -57,7 +65,10 @@ def pixels(inputs: Images) -> Pixels:
 
 
 def posterior(name: str = "gaussian") -> Posterior:
-    """LeNets for MNIST: HMC draws under the "gaussian" or "empcov" prior, or the members of an "ensemble".
+    """LeNets for MNIST: the draws of a posterior, or the members of an ensemble.
+
+    Args:
+        name: "gaussian" or "empcov", the prior of HMC draws; or "ensemble".
 
     >>> len(posterior("ensemble"))
     10
@@ -68,7 +79,9 @@ def posterior(name: str = "gaussian") -> Posterior:
 def statistics(name: str = "gaussian", covariance: str = "Spectrum") -> Sequence[Statistics]:
     """The statistics of each draw on the images that it was trained on.
 
-    `covariance` is "Spectrum", the default, "SpatialKronecker", the paper's, or "ChannelMoments", test-time batchnorm.
+    Args:
+        name: of the draws, as for `posterior`.
+        covariance: "Spectrum", the default, "SpatialKronecker", the paper's, or "ChannelMoments", test-time batchnorm.
 
     >>> list(statistics("ensemble")[0])
     ['input', 'conv1', 'conv2', 'dense1', 'dense2']

@@ -18,8 +18,8 @@ HERE = Path(__file__).parent
 BASELINE, LATEST = HERE / "baseline.json", HERE / "latest.json"
 PAGE, MARK = HERE.parent / "docs" / "performance.md", "<!-- from benchmarks/baseline.json -->"
 SUBJECTS = [
-    *("matching", "latency", "keeping", "large", "fitting", "scaling", "memory", "precision"),
-    *("averaging", "gradients", "corruptions", "startup"),
+    *("matching", "latency", "keeping", "large", "fitting", "scaling", "memory", "thousand", "precision"),
+    *("agreement", "averaging", "gradients", "corruptions", "startup"),
 ]
 
 

@@ -1,10 +1,11 @@
 """How long one image takes, frozen and in a stream, and eight take matched, beside the plain network."""
 
+from collections.abc import Callable, Mapping
 from itertools import cycle
 
 import torch
 from benchmarks.harness import Cases, Settings, medians
-from benchmarks.networks import images, matched, resnet20
+from benchmarks.networks import images, matched, pure, resnet20
 
 import shiftmatch as sm
 
@@ -26,11 +27,21 @@ def run(settings: Settings) -> Cases:
             model(next(singles))
 
     one = {"plain": network, "frozen": frozen, "stream": camera}
-    seconds = medians({name: (lambda model=model: calls(model)) for name, model in one.items()}, settings.runs)
+    seconds = timed({name: (lambda model=model: calls(model)) for name, model in one.items()}, settings)
     both = {"plain": network, "matched": robust}
-    eight = medians({name: (lambda m=m: [m(few) for _ in range(10)]) for name, m in both.items()}, settings.runs)
-    ratios = {f"{name}/plain": seconds[name] / seconds["plain"] for name in ("frozen", "stream")}
+    eight = timed({name: (lambda m=m: [m(few) for _ in range(10)]) for name, m in both.items()}, settings)
     return {
-        "ResNet-20, 32 × 32, one image": ratios | {"plain, ms": 1e3 * seconds["plain"] / TIMES},
-        f"ResNet-20, 32 × 32, batch {FEW}": {"matched/plain": eight["matched"] / eight["plain"]},
+        "ResNet-20, 32 × 32, one image": ratios(seconds) | {"plain, ms": 1e3 * seconds["plain"] / TIMES},
+        f"ResNet-20, 32 × 32, batch {FEW}": ratios(eight),
     }
+
+
+def timed(runs: Mapping[str, Callable[[], object]], settings: Settings) -> dict[str, float]:
+    """Median seconds, with the kernel and without."""
+    without = {f"{name} without the kernel": pure(run) for name, run in runs.items() if name != "plain"}
+    return medians(dict(runs) | without, settings.runs)
+
+
+def ratios(seconds: Mapping[str, float]) -> dict[str, float]:
+    """All of them beside the plain network's."""
+    return {f"{name}/plain": taken / seconds["plain"] for name, taken in seconds.items() if name != "plain"}

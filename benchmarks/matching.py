@@ -2,7 +2,7 @@
 
 import torch
 from benchmarks.harness import Cases, Settings, medians
-from benchmarks.networks import images, matched, resnet20
+from benchmarks.networks import images, matched, pure, resnet20
 from torch import Tensor, nn
 
 BATCHES = (16, 64, 256, 1000)
@@ -24,9 +24,10 @@ def ratios(network: nn.Module, x: Tensor, settings: Settings) -> dict[str, float
         return torch.cat([network(part) for part in x.split(piece)])
 
     runs = {"in pieces": in_pieces, "plain": lambda: network(x), "matched": lambda: robust(x)}
-    seconds = medians(runs, settings.runs)
+    seconds = medians(runs | {"pure": pure(runs["matched"])}, settings.runs)
     return {
         "matched/plain in its best pieces": seconds["matched"] / seconds["in pieces"],
+        "the same without the kernel": seconds["pure"] / seconds["in pieces"],
         "matched/plain": seconds["matched"] / seconds["plain"],
         "images per piece": piece,
         "plain in its best pieces, s": seconds["in pieces"],

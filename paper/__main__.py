@@ -3,7 +3,7 @@
 python -m paper list                                   # what there is
 python -m paper fig4 --out results                     # one of them, at the size small
 nice -n 19 python -m paper all                         # all; the same command resumes after an interruption
-python -m paper table                                  # rewrite the tables of docs/reproduce.md from paper/results
+python -m paper table                                  # rewrite the tables of docs/reproduce.md and docs/choose.md
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from paper import registry, run
+from paper import choosing, registry, run
 from shiftmatch.errors import ShiftMatchError
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(run.overview(registry.EXPERIMENTS))
         case "table":
             run.write_table(PAGE, given.out)
+            choosing.write_tables(PAGE.with_name("choose.md"), given.out)
         case _:
             names = list(registry.EXPERIMENTS) if given.name == "all" else [given.name]
             return max([_run(name, given, console) for name in names])

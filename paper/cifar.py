@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from paper.members import kept, spread
 from paper.run import LEFT_OUT, Root
-from paper.training import HMC, SGD, Networks, preprocess
+from paper.training import HMC, SGD, SGHMC, Networks, preprocess
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
 from shiftmatch.data.images import Labelled
 from shiftmatch.data.inventory import load
@@ -86,6 +87,7 @@ class CifarSetting:
     severities: tuple[int, ...] = (1, 2, 3, 4, 5)
     workers: int = 2
     seed: int = 0
+    draws: int | None = None  # of a posterior, evenly spread; all unless said
 
     def evaluate(
         self, combinations: Sequence[Combination], data: Root, folder: Path, *, stream: str | None = None
@@ -101,7 +103,7 @@ class CifarSetting:
             stream=stream,
             folder=folder / "cells",
             workers=self.workers,
-            note={"networks": asdict(self.networks), "statistics from": self.train},
+            note={"networks": asdict(self.networks), "statistics from": self.train, "draws": self.draws or "all"},
         )
         return Scores(scores.rows, {**scores.provenance, LEFT_OUT: missing}, scores.correct)
 
@@ -128,11 +130,15 @@ class CifarSetting:
         return ready, missing
 
     def _predictor(self, wanted: Combination, data: Root, folder: Path) -> Predictor:
-        members = self.networks.posterior(wanted.kind, data).models()
+        posterior = self.networks.posterior(wanted.kind, data)
+        fewer = self.draws if wanted.kind in (SGHMC, HMC) else None
+        members = spread(posterior, fewer or len(posterior))
         split = "train" if wanted.statistics == TRAINING_SET else "test"
         train = first_batches(load(wanted.statistics, split, root=data), self.train, preprocess, size=PIECE)
-        kept = statistics_file(folder, self.networks.folder(data).name, wanted.name, self.train)
-        return predictor(method_named(wanted.method, pixel_std=pixel_std(preprocess)), members, train, path=kept)
+        same = wanted._replace(method=SPECTRUM) if wanted.method == AUTO else wanted  # statistics that both use
+        file = statistics_file(folder, self.networks.folder(data).name, same.name, self.train)
+        method = method_named(wanted.method, pixel_std=pixel_std(preprocess))
+        return average(kept(method.prepare(members, train, file), folder / "answers"))
 
 
 @dataclass(frozen=True)
@@ -177,11 +183,11 @@ class ReleasedSetting:
         )
 
 
-def _robust(method: str, networks: Sequence[nn.Module], train: LazySequence[Tensor], kept: Path) -> Predictor:
+def _robust(method: str, networks: Sequence[nn.Module], train: LazySequence[Tensor], file: Path) -> Predictor:
     """Networks of several architectures made robust each for itself, and averaged."""
     chosen = method_named(method, pixel_std=pixel_std(released_preprocess))
     if len(networks) == 1:
-        return predictor(chosen, networks[0], train, path=kept)
+        return predictor(chosen, networks[0], train, path=file)
     return average([chosen(network, train) for network in networks])
 
 

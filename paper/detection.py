@@ -25,7 +25,8 @@ from paper.cifar import (
     released_statistics,
 )
 from paper.claims import CLEAN, Claim, beside, stated
-from paper.mnist import EMPCOV, spread
+from paper.members import spread
+from paper.mnist import EMPCOV
 from paper.mnist import ENSEMBLE as MNIST_ENSEMBLE
 from paper.mnist import HMC as MNIST_HMC
 from paper.plots import bars_by_set

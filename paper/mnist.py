@@ -1,15 +1,14 @@
 """Figure 3 of the paper: MNIST-C, with LeNet posteriors under a Gaussian and under the EmpCov prior."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from paper.cifar import BATCHNORM, PAPER, ROWS, SPECTRUM, first_batches, known
 from paper.claims import Claim, beats, mean, stated
+from paper.members import spread
 from paper.run import Figures, Root
 from shiftmatch.corruptions.registry import names
 from shiftmatch.data.inventory import load
@@ -136,8 +135,3 @@ class MnistPosteriors:
         )
         what = f"{matched} is poor under translation: so much below its mean"
         return [*found, stated(what, below, (0.0, inf), scale=100, unit=" points")]
-
-
-def spread(posterior: Posterior, draws: int) -> Sequence[nn.Module]:
-    """About so many draws, evenly spread."""
-    return posterior.models()[:: ceil(len(posterior) / draws)]

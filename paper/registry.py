@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from paper.ablation import AFTER, INPUT, JOINT, ONE_SHOT, Ablation
+from paper.around import AroundReleased
 from paper.augmentation import COMBINATIONS, EVERY, FEW, Augmentation, WithBatchNorm
 from paper.blur import UndoneBlur
-from paper.cifar import CifarSetting, ReleasedSetting
+from paper.cifar import BATCHNORM, PAPER, PLAIN, SPECTRUM, CifarSetting, ReleasedSetting
 from paper.designs import Designs
 from paper.detection import Detection
 from paper.diagnosis import Diagnosing
@@ -16,6 +17,7 @@ from paper.harm import METHODS as HARM_METHODS
 from paper.harm import NoHarm
 from paper.imagenet import ImageNet, Sample
 from paper.mnist import Ensemble, MnistPosteriors
+from paper.recipes.cifar_released_posterior import Around
 from paper.run import Entry, Experiment
 from paper.severity import Calibration, PerCorruption, SeverityCurves
 from paper.sizes import BatchSizes
@@ -44,17 +46,21 @@ CIFAR = {
         severities=(1, 5),
         workers=1,
     ),
-    "small": CifarSetting(NETWORKS["small"], images=1000, train=4000, batch=1000, severities=(1, 3, 5)),
+    "small": CifarSetting(NETWORKS["small"], images=500, train=2000, batch=500, severities=(5,), draws=4),
     "paper": CifarSetting(),
 }
 """The setting of Figures 1 and 4 and of the appendix."""
 
 _ABLATION = {
     "tiny": Ablation(CIFAR["tiny"], SGD, (INPUT, AFTER, JOINT, ONE_SHOT)),
-    "small": Ablation(replace(CIFAR["small"], severities=(5,)), SGD),
+    "small": Ablation(replace(CIFAR["small"], corruptions=_FEW), SGD, (INPUT, AFTER, JOINT, ONE_SHOT)),
     "paper": Ablation(CIFAR["paper"]),
 }
-_MIXED = CIFAR | {"small": replace(CIFAR["small"], severities=(5,))}
+_AFFORDED = (PLAIN, BATCHNORM, PAPER, SPECTRUM)
+_CURVES = {size: SeverityCurves(setting) for size, setting in CIFAR.items()} | {
+    "small": SeverityCurves(CIFAR["small"], (PLAIN, PAPER, SPECTRUM))
+}
+_MIXED = CIFAR | {"small": replace(CIFAR["small"], corruptions=_FEW)}
 _DETECTION = {
     "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",), depth=8),
     "small": Detection(CIFAR["small"], ("fashion-mnist", "mnist"), draws=10, depth=20),
@@ -70,24 +76,27 @@ _RELEASED = {
     "paper": ReleasedSetting({(20,): EVERY, (32,): EVERY, (20, 32): FEW}),
 }
 _FEW_CLASSES = FewClasses(few=((1, 50), (2, 50), (5, 50)), iid=50, runs=((0.1, 50), (1.0, 50)), mixed=50)
+_FEW_CLASSES_SMALL = FewClasses(
+    few=((1, 5), (2, 3), (5, 2)), iid=2, runs=((0.1, 2), (1.0, 2)), mixed=1, corruptions=_FEW
+)
 _FEW_CLASSES_TINY = FewClasses(8, 40, 20, ((1, 2), (2, 2)), 1, ((0.1, 1),), 1, ("contrast",), ("fog + snow + frost",))
 _WITH_BATCHNORM = {
     "tiny": replace(_RELEASED["tiny"], methods={(8,): COMBINATIONS}),
     "small": replace(_RELEASED["small"], methods={(20,): COMBINATIONS}, severities=(5,)),
     "paper": replace(_RELEASED["paper"], methods={(20,): COMBINATIONS, (32,): COMBINATIONS}),
 }
-_HARM = ReleasedSetting({(20,): HARM_METHODS, (32,): HARM_METHODS}, 600, 4000, 200, severities=(1, 3, 5))
+_HARM = ReleasedSetting({(20,): HARM_METHODS}, 200, 4000, 200, severities=(1, 3, 5), workers=1)
 
 EXPERIMENTS: Mapping[str, Entry] = {
     "fig1": Entry(
         "Figure 1",
-        "CIFAR-10-C against severity: SGD, ensemble, SGLD, VI and HMC, each by itself and matched",
-        {size: SeverityCurves(setting) for size, setting in CIFAR.items()},
+        "CIFAR-10-C against severity: SGD, ensemble, SGHMC, VI and HMC, each by itself and matched",
+        _CURVES,
     ),
     "fig1-full": Entry(
         "Figure 6 (appendix)",
         "the same for each corruption",
-        {size: PerCorruption(SeverityCurves(setting)) for size, setting in CIFAR.items()},
+        {size: PerCorruption(curves) for size, curves in _CURVES.items()},
     ),
     "fig2": Entry(
         "Figure 2",
@@ -106,7 +115,7 @@ EXPERIMENTS: Mapping[str, Entry] = {
     "fig4": Entry(
         "Figure 4, Tables 2 to 4",
         "SGD, ensemble and HMC, each plain, with test-time batchnorm, and matched",
-        {size: Gains(setting) for size, setting in CIFAR.items()},
+        {size: Gains(setting) for size, setting in CIFAR.items()} | {"small": Gains(CIFAR["small"], _AFFORDED)},
     ),
     "fig5": Entry(
         "Figure 5",
@@ -145,33 +154,48 @@ EXPERIMENTS: Mapping[str, Entry] = {
     "ece": Entry(
         "Figure 10 (appendix)",
         "accuracy and calibration error against severity, and against each other",
-        {size: Calibration(setting) for size, setting in CIFAR.items()},
+        {size: Calibration(setting) for size, setting in CIFAR.items()}
+        | {"small": Calibration(CIFAR["small"], (PLAIN, PAPER, SPECTRUM))},
     ),
     "mixture": Entry(
         "Figure 11 (appendix)",
         "batches of which one half is clean",
-        {size: Mixture(setting) for size, setting in _MIXED.items()},
+        {size: Mixture(setting) for size, setting in _MIXED.items()}
+        | {"small": Mixture(_MIXED["small"], methods=_AFFORDED)},
     ),
     "no-harm": Entry(
         "beyond the paper",
-        "strength='auto' in every cell against the better of the plain network and channel moments",
+        "strength='auto' in every cell against the better of the plain network and channel moments: CIFAR-10-C",
         _by_size(
-            NoHarm(
-                replace(_RELEASED["tiny"], methods={(8,): HARM_METHODS}),
-                MnistPosteriors(60, 1, 60, ("fog",), workers=1),
-                corruptions=("contrast",),
-                statistics=4,
-                test=4,
-                batch=4,
-            ),
+            NoHarm(replace(_RELEASED["tiny"], methods={(8,): HARM_METHODS})),
             NoHarm(_HARM),
-            NoHarm(replace(_HARM, images=10_000, severities=(1, 2, 3, 4, 5))),
+            NoHarm(
+                replace(_HARM, methods={(20,): HARM_METHODS, (32,): HARM_METHODS}, images=10_000, workers=2), workers=2
+            ),
+        ),
+    ),
+    "no-harm-mnist": Entry(
+        "beyond the paper",
+        "the same on MNIST-C: HMC and the ensemble",
+        _by_size(
+            NoHarm(digits=MnistPosteriors(60, 1, 60, ("fog",), workers=1)),
+            NoHarm(digits=MnistPosteriors(2000, 4, 500)),
+            NoHarm(digits=MnistPosteriors(10_000, 20, 500), workers=2),
+        ),
+    ),
+    "no-harm-imagenet": Entry(
+        "beyond the paper",
+        "the same on a sample of ImageNet, with statistics of few pictures of other classes",
+        _by_size(
+            NoHarm(photographs=Sample(), corruptions=("contrast",), statistics=4, test=4, batch=4),
+            NoHarm(photographs=Sample(), test=100),
+            NoHarm(photographs=Sample(), workers=2),
         ),
     ),
     "designs": Entry(
         "beyond the paper",
         "designs that might gain more than the spectrum by itself, on images that no other table uses",
-        _by_size(Designs(8, (0, 20), 40, 20, ("contrast",), workers=1), Designs(), Designs(images=(4000, 10_000))),
+        _by_size(Designs(8, (0, 20), 40, ("contrast",)), Designs(), Designs(images=(4000, 10_000))),
     ),
     "batch-sizes": Entry(
         "beyond the paper",
@@ -182,10 +206,21 @@ EXPERIMENTS: Mapping[str, Entry] = {
             BatchSizes(images=10_000),
         ),
     ),
+    "posterior": Entry(
+        "beyond the paper",
+        "a posterior around a released network, matched, beside the network by itself",
+        _by_size(
+            AroundReleased(
+                Around(8, images=20, batch=4, draws=2, burn_in=1, steps=1), 2, 10, 20, 10, 5, ("contrast",), workers=1
+            ),
+            AroundReleased(draws=4, images=500, train=4000, batch=500, methods=(PLAIN, SPECTRUM)),
+            AroundReleased(),
+        ),
+    ),
     "few-classes": Entry(
         "beyond the paper",
         "batches of few classes, classes that come in runs, and mixtures of corruptions",
-        _by_size(_FEW_CLASSES_TINY, FewClasses(), replace(_FEW_CLASSES, train=50_000)),
+        _by_size(_FEW_CLASSES_TINY, _FEW_CLASSES_SMALL, replace(_FEW_CLASSES, train=50_000)),
     ),
     "timing-overhead": Entry(
         "Appendix: 1.85 s against 1.15 s",

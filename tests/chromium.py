@@ -84,7 +84,7 @@ class Tab:
         return [event["request"]["url"] for event in asked]
 
     def _next(self) -> dict[str, Any]:
-        """The next message; they are told apart by zero bytes."""
+        """The next message; they are separated by zero bytes."""
         until = time.monotonic() + PATIENCE
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._from], [], [], max(0.0, until - time.monotonic()))

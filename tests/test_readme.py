@@ -35,6 +35,8 @@ def table() -> dict[str, dict[str, tuple[float, float]]]:
 def measured(row: str, method: str) -> Mean:
     network = 32 if "ResNet-32" in row else 20
     file = f"cifar10c-{'auto-' if method == AUTO else ''}resnet{network}.csv"
+    if "posterior" in row:
+        file, method = "posterior.csv", "posterior" if method == "plain" else f"posterior + {method}"
     scores = Scores.load(RESULTS / file).where(metric="accuracy", method=method)
     if row.startswith("mean of 16"):
         chosen = scores.where(severity=5)

@@ -7,16 +7,15 @@ import sys
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import typer
+from command_lines import options_of
 from PIL import Image
 from safetensors.torch import save_file
 from shared_data import DATA, SHARED
-from tiny_world import write_world
+from tiny_data import write_data_sets
 from typer.testing import CliRunner
 
 from shiftmatch.cli import app
@@ -25,7 +24,7 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.models import Architecture, names
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SMALLER = {
     "demo": "--images 100 --draws 1 --no-open",
     "evaluate": "--limit 200 --train-images 200 --corruptions contrast --severities 5 --workers 1",
@@ -52,16 +51,6 @@ def inline(text: str) -> list[str]:
     return re.findall(r"`(shiftmatch [^`\n]+)`", text)
 
 
-def options_of(words: list[str]) -> tuple[list[str], set[str]]:
-    """What is behind the command that these words name, and the options that it has. Nothing is run."""
-    command: Any = typer.main.get_command(app)
-    while words and hasattr(command, "commands") and not words[0].startswith("-") and words[0] != "COMMAND":
-        assert words[0] in command.commands, f"there is no command {words[0]}"
-        command, words = command.commands[words[0]], words[1:]
-    names = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
-    return words, names | {"--help", "--quiet", "--version"}
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_in_the_docs_has_only_options_that_there_are(page: Path) -> None:
     text = page.read_text()
@@ -76,7 +65,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
     monkeypatch.setattr("sys.argv", ["shiftmatch"])
-    write_world(tmp_path / "data")
+    write_data_sets(tmp_path / "data")
     real = (DATA / "cifar-10-batches-bin").is_dir()
     monkeypatch.setenv("SHIFTMATCH_DATA", str(DATA if real else tmp_path / "data"))
     if find_spec("paper.registry"):

@@ -1,18 +1,25 @@
 """What every command has in common: messages instead of tracebacks, exit codes, --quiet, --version, Ctrl-C."""
 
+import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from command_lines import LEAVES, command_at, options_of
 from made_sets import write_cifar10
+from PIL import Image
 from typer.testing import CliRunner
 
-from shiftmatch.cli import COMMANDS, app
+from shiftmatch.cli import app
 
 BINARY = bytes(range(256)) * 4
 NETWORK = """
@@ -42,11 +49,71 @@ def test_completion_can_be_installed() -> None:
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_help_has_an_example(command: object) -> None:
-    name = command.__name__.replace("_", "-")  # type: ignore[attr-defined]
-    words = CliRunner(env={"COLUMNS": "200"}).invoke(app, [name, "--help"]).stdout
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_help_has_an_example(name: str) -> None:
+    words = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*name.split(), "--help"]).stdout
     assert f"Example: shiftmatch {name}" in words
+
+
+@pytest.mark.parametrize("name", ["", *LEAVES])
+def test_the_examples_have_only_options_that_there_are(name: str) -> None:
+    lines = " ".join(line.strip() or "\n" for line in (command_at(name.split()).help or "").splitlines()).split("\n")
+    examples = [line[line.index("shiftmatch ") :] for line in lines if re.search(r"(^|: )\s*shiftmatch \w+", line)]
+    assert examples
+    for line in examples:
+        rest, known = options_of(shlex.split(line)[1:])
+        assert {word for word in rest if word.startswith("--")} <= known, line
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_prints_json_where_a_script_would_want_it(name: str) -> None:
+    _, known = options_of(name.split())
+    assert ("--json" in known) == (name != "reproduce")  # which writes NAME.json
+
+
+@pytest.mark.parametrize("words", [*(f"{name} --help" for name in LEAVES), "--help", "sites nowhere:net 3x8x8", "fit"])
+def test_there_are_no_colours_where_there_is_no_terminal(words: str) -> None:
+    result = CliRunner().invoke(app, words.split())
+    assert result.output
+    assert "\x1b" not in result.output
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_ctrl_c_says_how_to_go_on(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root: Any = typer.main.get_command(app)
+    leaf = command_at(name.split(), root)
+
+    def stop(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    leaf.params, leaf.callback = [], stop
+    assert root.main(name.split(), standalone_mode=False) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("stopped: ")
+    assert "the same command" in said
+
+
+def test_the_help_tells_the_exit_codes() -> None:
+    words = " ".join(CliRunner(env={"COLUMNS": "200"}).invoke(app, ["--help"]).stdout.split())
+    assert "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 done but some images were refused, 130" in words
+
+
+@pytest.mark.usefixtures("here")
+def test_results_as_json() -> None:
+    def found(words: str) -> Any:
+        result = CliRunner().invoke(app, [*words.split(), "--json", "--quiet"])
+        assert result.exit_code == 0, (result.output, result.exception)
+        return json.loads(result.stdout)
+
+    assert found("fit doors.py:net x.npz --out s")["images"] == 60
+    assert found("predict doors.py:net x.npz --statistics s --out labels.csv")["images"] == 60
+    assert found("diagnose doors.py:net x.npz --statistics s")["images"] == 60
+    assert found("sites doors.py:net 1x8x8")[0]["name"] == "input"
+    assert found("export doors.py:net --statistics s --out net.pt2") == {"out": "net.pt2"}
+    run = found("sample doors.py:net x.npz --method sghmc --draws 2 --burn-in 1 --steps 1 --out draws")
+    assert (run["draws"], run["chains"]) == (2, [2])
+    Image.new("RGB", (40, 40)).save("photo.png")
+    assert found("corrupt cifar10-c --show photo.png --out sheet.png") == {"out": "sheet.png"}
 
 
 @pytest.mark.usefixtures("here")
@@ -131,8 +198,11 @@ def test_ctrl_c_says_how_to_go_on_and_workers_are_silent(tmp_path: Path, workers
     write_cifar10(tmp_path, 2000)
     words = ["corrupt", "cifar10-c", "--root", str(tmp_path), "--out", str(tmp_path / "out"), "--workers", workers]
     environment = {**os.environ, "PYTHONPATH": str(Path("src").resolve()), "OMP_NUM_THREADS": "1"}
+    # A background shell starts its commands with interrupts ignored, and Python leaves it at that.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    heeding += "; from shiftmatch.cli import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", "from shiftmatch.cli import main; main()", *words],
+        [sys.executable, "-c", heeding, *words],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

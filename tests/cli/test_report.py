@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from made_scores import everything
 from paper import registry
-from tiny_world import write_world
+from tiny_data import write_data_sets
 from typer.testing import CliRunner
 
 from shiftmatch.cli import app
@@ -81,7 +81,7 @@ def test_the_list_names_every_experiment() -> None:
 
 def test_an_experiment_prints_the_claims_and_writes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "SIZES", ("tiny",))
-    write_world(tmp_path / "data")
+    write_data_sets(tmp_path / "data")
     out = tmp_path / "results"
     options = ["--size", "tiny", "--out", str(out), "--root", str(tmp_path / "data")]
     result = CliRunner(env=WIDE).invoke(app, ["reproduce", "fig2", *options])

@@ -55,5 +55,6 @@ def test_saturate_changes_the_saturation_of_hsv(x: Tensor) -> None:
     assert_close(saturate(x, 2, 0.1).flatten(2)[0].T, torch.tensor(stronger))
 
 
-def test_saturating_a_grey_image_leaves_it_grey() -> None:
-    assert saturate(X[:, :1], 2, 0.1).shape == X[:, :1].shape
+def test_saturating_a_grey_image_dims_it_as_red_is_darker_than_grey() -> None:
+    grey = X[:, :1]
+    assert_close(saturate(grey, 2, 0.1), grey * (0.299 + 0.9 * (0.587 + 0.114)))

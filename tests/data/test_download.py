@@ -176,5 +176,5 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_damaged_record_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / ".records").mkdir()
     (tmp_path / ".records" / "mnist.json").write_text(text)
-    with pytest.raises(FileFormatError, match=r"mnist\.json is not a download record"):
+    with pytest.raises(FileFormatError, match=r"mnist\.json lacks a part of its download record"):
         Record.read("mnist", tmp_path)

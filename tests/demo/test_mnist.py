@@ -1,4 +1,4 @@
-"""Figure 3 of the paper in small: six ways to meet MNIST-C, with what ships with the package."""
+"""Figure 3 of the paper in small: six methods on MNIST-C, with what ships with the package."""
 
 import re
 from html.parser import HTMLParser
@@ -10,7 +10,7 @@ from made_scores import counted, first
 from shiftmatch.corruptions.registry import names
 from shiftmatch.demo.mnist import MEAN, OURS, PAPER, PLAIN, Findings, MnistDemo, demo_page
 from shiftmatch.evaluation.scores import Score, Scores
-from shiftmatch.report.grid import layer_shifts
+from shiftmatch.report.measures import layer_shifts
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from shiftmatch.matching.match import fit, match
 from shiftmatch.metrics import METRICS
 from shiftmatch.models import build
 from shiftmatch.samplers.posterior import Posterior, params_of
-from shiftmatch.utils.hashing import fingerprint
+from shiftmatch.utils.hashing import weights_hash
 
 ONLY_WITH_BATCHNORM = ("batchnorm-running", "ShiftMatch + batchnorm")
 
@@ -34,12 +34,12 @@ every_method = pytest.mark.parametrize("name", METHODS)
 def test_every_method_takes_a_network_an_ensemble_and_a_posterior(name: str) -> None:
     networks = [SmallBatchNormNet(seed) for seed in range(3)]
     draws = Posterior.of([network.state_dict() for network in networks])
-    before = [fingerprint(network) for network in networks]
+    before = [weights_hash(network) for network in networks]
     apart = [predictor(METHODS[name], network, TRAIN)(TEST) for network in networks]
     together = predictor(METHODS[name], networks, TRAIN)(TEST)
     assert_close(together, torch.stack(apart).mean(0), atol=1e-5, rtol=0)
     assert_close(predictor(METHODS[name], draws.models(SmallBatchNormNet()), TRAIN)(TEST), together, atol=1e-5, rtol=0)
-    assert [fingerprint(network) for network in networks] == before
+    assert [weights_hash(network) for network in networks] == before
     assert not any(network.training for network in networks)
 
 
@@ -56,10 +56,10 @@ def test_networks_without_batchnorm_are_taken_or_refused_in_words(name: str) -> 
 @pytest.mark.parametrize("name", ["plain", DEFAULT, "Tent"])
 def test_a_network_in_training_mode_is_evaluated_and_stays_in_it(name: str) -> None:
     network, resting = SmallBatchNormNet().train(), SmallBatchNormNet()
-    before = fingerprint(network)
+    before = weights_hash(network)
     assert_close(predictor(METHODS[name], network, TRAIN)(TEST), predictor(METHODS[name], resting, TRAIN)(TEST))
     assert network.training
-    assert fingerprint(network) == before
+    assert weights_hash(network) == before
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,18 @@ def test_methods_are_compared_image_by_image() -> None:
     assert Scores(made.rows).difference("ours", "plain") is None
 
 
+def test_gains_are_those_of_each_severity_with_their_interval() -> None:
+    made = table()
+    found = made.gains("ours")
+    assert [row["data"] for row in found] == [f"{data}, severity 5" for data in made.values("data")]
+    expected = made.difference("ours", "plain")
+    assert expected is not None
+    low, high = map(float, found[0]["interval"].split(" to "))
+    assert found[0]["gain"] == f"{100 * expected.mean:+.1f}"
+    assert low <= float(found[0]["gain"]) <= high
+    assert made.gains("theirs") == []
+
+
 def test_how_both_parts_of_a_sum_were_made_is_kept() -> None:
     one, two, three = (Scores([score()], {"evaluation": {"batch": size}, "note": "x"}) for size in (1, 2, 3))
     total = one + two + two + three

@@ -45,5 +45,5 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     folder.save(CELL, "plain", "net", HALF)
     (file,) = tmp_path.iterdir()
     file.write_text("{")
-    with pytest.raises(FileFormatError, match=r"fog-5-plain-\w+.json is damaged.*Delete it"):
+    with pytest.raises(FileFormatError, match=r"fog-5-plain-\w+.json lacks a part of its scores.*Delete it"):
         folder.load(CELL, "plain", "net")

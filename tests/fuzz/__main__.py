@@ -1,4 +1,4 @@
-"""python -m tests.fuzz [--cases 8000] [--seed 0] [--target NAME] [--out FILE]: damage files, read them, count.
+"""python -m tests.fuzz [--cases 6000] [--seed 0] [--target NAME] [--out FILE]: damage files, read them, count.
 
 Every target has a process of its own, with bounded memory: a crash of one is found out, and does not end the others.
 """
@@ -27,7 +27,7 @@ FAILING = Path("out/fuzz")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=8_000, help="for each target")
+    parser.add_argument("--cases", type=int, default=6_000, help="for each target")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--target", choices=TARGETS)
     parser.add_argument("--out", type=Path, help="write the counts to this JSON file")

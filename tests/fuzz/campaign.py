@@ -2,6 +2,7 @@
 
 import faulthandler
 import random
+import resource
 import signal
 import time
 import traceback
@@ -31,6 +32,10 @@ class Outcome:
     failures: dict[str, int] = field(default_factory=dict)
     examples: dict[str, tuple[int, str]] = field(default_factory=dict)
     seconds: float = 0.0
+    slowest: float = 0.0
+    """Seconds that the longest case took."""
+    memory: int = 0
+    """Megabytes by which the process grew at most."""
 
 
 def run(name: str, folder: Path, *, cases: int, seed: int = 0, failing: Path | None = None) -> Outcome:
@@ -39,15 +44,17 @@ def run(name: str, folder: Path, *, cases: int, seed: int = 0, failing: Path | N
     A case is known by its number: (name, seed, number) makes the same file again.
     """
     target, outcome, start = TARGETS[name], Outcome(), time.monotonic()
-    path = _prepare(name, folder)
+    path = prepare(name, folder)
     seeds = target.seeds(folder / "seeds")
     faulthandler.enable()
+    before = _peak_memory()
     with warnings.catch_warnings(), _alarm():
         warnings.simplefilter("ignore")
         for number in range(cases):
             rng = random.Random(f"{name} {seed} {number}")
             path.write_bytes(target.mutate(rng.choice(seeds), rng))
             signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+            begun = time.monotonic()
             try:
                 target.read(path)
             except ShiftMatchError:
@@ -63,11 +70,17 @@ def run(name: str, folder: Path, *, cases: int, seed: int = 0, failing: Path | N
                 outcome.read += 1
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
+            outcome.slowest = max(outcome.slowest, round(time.monotonic() - begun, 2))
+    outcome.memory = _peak_memory() - before
     outcome.seconds = round(time.monotonic() - start, 1)
     return outcome
 
 
-def _prepare(name: str, folder: Path) -> Path:
+def _peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+def prepare(name: str, folder: Path) -> Path:
     """Write the whole files that a reader needs beside the damaged one; return the path of that."""
     (folder / "seeds").mkdir(parents=True, exist_ok=True)
     target = TARGETS[name]

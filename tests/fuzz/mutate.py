@@ -1,11 +1,14 @@
 """Damage to files: at random places, and where the structure of a format makes it count."""
 
+import gzip
 import io
 import json
+import pickletools
 import random
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -145,3 +148,73 @@ def damage_zip(content: bytes, rng: random.Random) -> bytes:
             inside = old.read(name)
             new.writestr(name, damage(inside, rng) if rng.random() < 0.7 else inside)
     return packed.getvalue()
+
+
+def damage_gzip(content: bytes, rng: random.Random) -> bytes:
+    """Damage what is packed and pack it again; or damage the packed bytes."""
+    if rng.random() < 0.4:
+        return damage(content, rng)
+    inside = gzip.decompress(content)
+    return gzip.compress((damage_tar if len(inside) > TAR_BLOCK else damage)(inside, rng), mtime=0)
+
+
+TAR_BLOCK, TAR_CHECKSUM = 512, slice(148, 156)
+
+
+def damage_tar(content: bytes, rng: random.Random) -> bytes:
+    """Damage the header of an entry, with a checksum that fits; or the archive."""
+    if rng.random() < 0.4:
+        return damage(content, rng)
+    at = TAR_BLOCK * rng.randrange(2)
+    header = bytearray(damage(content[at : at + TAR_BLOCK], rng)[:TAR_BLOCK].ljust(TAR_BLOCK, b"\0"))
+    header[TAR_CHECKSUM] = b" " * 8
+    header[TAR_CHECKSUM] = b"%06o\0 " % sum(header)
+    return content[:at] + bytes(header) + content[at + TAR_BLOCK :]
+
+
+PNG_SIGNATURE = 8
+
+
+def damage_png(content: bytes, rng: random.Random) -> bytes:
+    """Damage, double or drop one chunk, with a length and a checksum that fit; or damage the file."""
+    if rng.random() < 0.3:
+        return damage(content, rng)
+    chunks, at = [], PNG_SIGNATURE
+    while at < len(content):
+        length = int.from_bytes(content[at : at + 4], "big")
+        chunks.append(content[at + 4 : at + 8 + length])
+        at += length + 12
+    which = rng.randrange(len(chunks))
+    edit = rng.random()
+    if edit < 0.8:
+        chunks[which] = chunks[which][:4] + damage(chunks[which][4:], rng)
+    else:
+        chunks[which : which + 1] = [chunks[which]] * (2 if edit < 0.9 else 0)
+    packed = (struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
+    return content[:PNG_SIGNATURE] + b"".join(packed)
+
+
+def damage_pickle(content: bytes, rng: random.Random) -> bytes:
+    """Move, double, drop or replace operations of a pickle, each of them whole; or damage the bytes."""
+    if rng.random() < 0.4:
+        return damage(content, rng)
+    starts = [at for _, _, at in pickletools.genops(content) if at is not None]
+    operations = [content[a:b] for a, b in zip(starts, [*starts[1:], len(content)], strict=True)]
+    for _ in range(rng.randint(1, MAX_EDITS)):
+        at, other = rng.randrange(len(operations)), rng.randrange(len(operations))
+        edit = rng.randrange(4)
+        if edit == 0:
+            operations[at], operations[other] = operations[other], operations[at]
+        elif edit == 1:
+            operations.insert(at, operations[other])
+        elif edit == 2 and len(operations) > 1:
+            del operations[at]
+        else:
+            operations[at] = rng.choice(SIMPLE_OPERATIONS)
+    return b"".join(operations)
+
+
+SIMPLE_OPERATIONS = tuple(
+    code.code.encode("latin-1") for code in pickletools.opcodes if code.arg is None and code.code != "."
+)
+"""Operations of pickles that are one byte."""

@@ -6,8 +6,10 @@ import json
 import pickle
 import tarfile
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from inspect import unwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,17 +17,32 @@ from typing import Any
 import made_scores
 import numpy as np
 import torch
-from fuzz.mutate import Mutate, damage, damage_json, damage_safetensors, damage_zip
+from fuzz.mutate import (
+    Mutate,
+    damage,
+    damage_gzip,
+    damage_json,
+    damage_pickle,
+    damage_png,
+    damage_safetensors,
+    damage_tar,
+    damage_zip,
+)
 from PIL import Image
 from safetensors.torch import save_file
 from scipy.io import savemat
 from torch import Tensor
 
 import shiftmatch as sm
-from shiftmatch.data.download import Record, unpack
+from shiftmatch.data.download import PROVENANCE, Record, read_provenance, unpack
 from shiftmatch.data.image_set import open_images
+from shiftmatch.data.images import Labelled
 from shiftmatch.data.readers import read_arrays, read_cifar, read_idx, read_matlab
+from shiftmatch.deploy.export import KEY, exported_metadata
 from shiftmatch.evaluation.scores import Scores
+from shiftmatch.evaluation.store import CellFolder, CellScores
+from shiftmatch.matching.members import load_members
+from shiftmatch.metrics.registry import Measured
 from shiftmatch.models import Architecture, Preprocessing, load_weights
 from shiftmatch.samplers import import_hmc
 
@@ -113,7 +130,8 @@ def _read_idx(path: Path) -> object:
 
 
 def _touch(images: Any, labels: Tensor) -> object:
-    return images[torch.arange(len(labels))].float().sum(), labels.sum()
+    found = Labelled(images, labels, "set", "a file")
+    return found.images[torch.arange(len(found))].float().sum(), labels.sum()
 
 
 def _npy(array: np.ndarray[Any, Any]) -> bytes:
@@ -129,7 +147,7 @@ def _npz(_: Path) -> list[bytes]:
 
 
 def _read_own(path: Path) -> object:
-    found = open_images(path, PREPROCESSING)
+    found = open_images(path, replace(PREPROCESSING, size=6))
     return found.inputs(torch.arange(len(found))).sum(), found.labels
 
 
@@ -185,24 +203,138 @@ def _read_weights(path: Path) -> object:
 
 def _matlab(folder: Path) -> list[bytes]:
     arrays = {"X": PIXELS.transpose(2, 3, 1, 0), "y": np.array([[1], [10]])}
-    return [_bytes(folder / "x.mat", lambda path: savemat(str(path), arrays))]
+
+    def saved(*, packed: bool) -> bytes:
+        return _bytes(folder / "x.mat", lambda path: savemat(str(path), arrays, do_compression=packed))
+
+    return [saved(packed=False), saved(packed=True)]
 
 
 def _record(_: Path) -> list[bytes]:
     return [json.dumps({"downloads": {"a.zip": "https://example.org"}, "checksums": {"a.zip": "md5:0"}}).encode()]
 
 
+def _provenance(_: Path) -> list[bytes]:
+    return [json.dumps({"made by": "shiftmatch 0.1.0", "suite": "mnist-c", "seed": 0, "frost": "published"}).encode()]
+
+
 def _read_record(path: Path) -> object:
     return Record.read("set", path.parent.parent)
+
+
+DIGITS = torch.rand(64, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+@cache
+def _network() -> tuple[torch.nn.Module, sm.Statistics]:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8, 2))
+    return net.eval(), sm.fit(net, DIGITS, progress=False)
+
+
+def _members(folder: Path) -> list[bytes]:
+    path = folder / "members.safetensors"
+    sm.fit_members([_network()[0]] * 2, DIGITS, path)
+    return [path.read_bytes()]
+
+
+def _read_members(path: Path) -> object:
+    members = unwrap(load_members)(path)  # the type checks of the test run would read some of the members themselves
+    return len(members), members[0], members[-1]
+
+
+def _matched(folder: Path) -> list[bytes]:
+    return [_bytes(folder / "x.safetensors", sm.match(*_network()).save)]
+
+
+def _memory(folder: Path) -> list[bytes]:
+    (camera := sm.stream(*_network()))(DIGITS[:8])
+    return [_bytes(folder / "x.safetensors", camera.save_memory)]
+
+
+def _read_memory(path: Path) -> object:
+    (camera := _camera()).load_memory(path)
+    return camera(DIGITS[:1])
+
+
+@cache
+def _camera() -> sm.StreamModel:
+    return sm.stream(*_network())
+
+
+def _run(file: str) -> Callable[[Path], list[bytes]]:
+    def seeds(folder: Path) -> list[bytes]:
+        _resume(folder / "run")
+        return [(folder / "run" / file).read_bytes()]
+
+    return seeds
+
+
+def _resume(folder: Path) -> object:
+    generator, start = torch.Generator().manual_seed(0), {"w": torch.zeros(3)}
+    sampler = sm.samplers.sgld(sm.samplers.FromFunction(_log_normal), step_size=0.1)
+    return sm.sample(sampler, start, draws=1, generator=generator, folder=folder, progress=False)
+
+
+def _read_run(path: Path) -> object:
+    return _resume(path.parent)
+
+
+def _log_normal(params: Mapping[str, Tensor]) -> Tensor:
+    return -params["w"].square().sum() / 2
+
+
+def _cell(folder: Path) -> list[bytes]:
+    store = CellFolder(folder / "cells", {})
+    store.save(CELL, "plain", "", CellScores({"accuracy": Measured(0.5, 0.1)}, np.array([True, False])))
+    (file,) = (folder / "cells").iterdir()
+    return [file.read_bytes()]
+
+
+CELL = ("contrast", 3)
+
+
+def _read_cell(path: Path) -> object:
+    store = CellFolder(path.parent, {})
+    file = store._file(CELL, "plain", "")
+    assert file is not None
+    file.write_bytes(path.read_bytes())
+    return store.load(CELL, "plain", "")
+
+
+def _exported(suffix: str) -> Callable[[Path], list[bytes]]:
+    def seeds(folder: Path) -> list[bytes]:
+        metadata, path = json.dumps({"classes": ["a", "b"], "protocol": {"method": "plain"}}), folder / f"x{suffix}"
+        if suffix == ".onnx":
+            from onnx import helper, save
+
+            graph = helper.make_model(helper.make_graph([], "graph", [], []))
+            helper.set_model_props(graph, {KEY: metadata})
+            save(graph, path)
+        else:
+            with zipfile.ZipFile(path, "w") as file:
+                file.writestr(f"x/extra/{KEY}", metadata)
+                file.writestr("x/data", bytes(100))
+        return [path.read_bytes()]
+
+    return seeds
 
 
 TARGETS: dict[str, Target] = {
     "statistics": Target("x.safetensors", _statistics, _read_statistics, damage_safetensors),
     "posterior": Target("x.safetensors", _posterior, _read_posterior, damage_safetensors),
+    "members": Target("x.safetensors", _members, _read_members, damage_safetensors),
+    "matched network": Target("x.safetensors", _matched, lambda path: sm.load(path, _network()[0]), damage_safetensors),
+    "stream memory": Target("x.safetensors", _memory, _read_memory, damage_safetensors),
+    "run state": Target("state.safetensors", _run("state.safetensors"), _read_run, damage_safetensors),
+    "run draw": Target("draw-00000.safetensors", _run("draw-00000.safetensors"), _read_run, damage_safetensors),
+    "exported .pt2": Target("x.pt2", _exported(".pt2"), exported_metadata, damage_zip),
+    "exported .onnx": Target("x.onnx", _exported(".onnx"), exported_metadata),
+    "evaluated cell": Target("cell.json", _cell, _read_cell, damage_json),
     "scores table": Target("scores.csv", _scores(".csv"), _read_scores),
     "scores provenance": Target("scores.json", _scores(".json"), _read_scores, damage_json),
     "scores correctness": Target("scores.safetensors", _scores(".safetensors"), _read_scores, damage_safetensors),
-    "published samples": Target("model_step_1.pt", _samples, _read_samples),
+    "published samples": Target("model_step_1.pt", _samples, _read_samples, damage_pickle),
     "weights .pt": Target("x.pt", _weights(".pt"), _read_weights, damage_zip),
     "weights .safetensors": Target("x.safetensors", _weights(".safetensors"), _read_weights, damage_safetensors),
     "idx images": Target("images-idx", _idx(3, 4, 5), _read_idx),
@@ -214,13 +346,14 @@ TARGETS: dict[str, Target] = {
     "own npy": Target("x.npy", lambda _: [_npy(PIXELS), _npy(PIXELS / np.float32(255))], _read_own),
     "own npz": Target("x.npz", _npz, _read_own, damage_zip),
     **{
-        f"image {kind}": Target(f"x.{kind.lower()}", _images(kind), _read_own)
+        f"image {kind}": Target(f"x.{kind.lower()}", _images(kind), _read_own, damage_png if kind == "PNG" else damage)
         for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
     },
     "zip": Target("x.zip", _archive("zip"), _unpack, damage_zip),
-    "tar": Target("x.tar", _archive(""), _unpack),
-    "tar.gz": Target("x.tar.gz", _archive("gz"), _unpack),
-    "gz": Target("x.gz", lambda _: [gzip.compress(bytes(300))], _unpack),
+    "tar": Target("x.tar", _archive(""), _unpack, damage_tar),
+    "tar.gz": Target("x.tar.gz", _archive("gz"), _unpack, damage_gzip),
+    "gz": Target("x.gz", lambda _: [gzip.compress(bytes(300))], _unpack, damage_gzip),
+    "set provenance": Target(PROVENANCE, _provenance, lambda path: read_provenance(path.parent), damage_json),
     "download record": Target(".records/set.json", _record, _read_record, damage_json),
 }
 """By name; the files beside the damaged one that a reader needs are those of the other targets."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from paper.cifar import first_batches
 from paper.imagenet import ImageNet, Published, Sample
-from tiny_world import PICTURES, small_network, write_world
+from tiny_data import PICTURES, small_network, write_data_sets
 
 from shiftmatch.errors import DataNotFoundError
 from shiftmatch.evaluation.scores import Score, Scores
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::shiftmatch.errors.SmallBatchWar
 
 
 def test_the_sample_has_its_classes_in_its_names(tmp_path: Path) -> None:
-    write_world(tmp_path)
+    write_data_sets(tmp_path)
     suite = Sample().suite(tmp_path, limit=4, corruptions=("contrast",), severities=(5,))
     assert suite.labels.tolist() == [0, 1, 2, 3]
     assert suite.images("contrast", 5).shape == (4, 3, 224, 224)
@@ -53,7 +53,7 @@ def test_another_network_or_fewer_corruptions_are_not_held_against_the_authors_t
 def test_statistics_for_batch_batchnorm_are_measured_in_batches_of_the_test_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_world(tmp_path)
+    write_data_sets(tmp_path)
     experiment = ImageNet(Sample(), images=6, train=(6,), batch=6, corruptions=("contrast",), severities=(5,))
     sizes: list[int] = []
 

@@ -12,8 +12,7 @@ from paper.claims import Claim, Verdict
 from paper.imagenet import Sample
 from paper.registry import EXPERIMENTS, SIZES, experiment_named
 from paper.run import Experiment, overview
-from paper.training import ENSEMBLE, HMC, SGD
-from tiny_world import small_network, write_world
+from tiny_data import small_network, write_data_sets
 
 from shiftmatch.demo import embedded
 from shiftmatch.errors import InputError
@@ -26,12 +25,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::shiftmatch.errors.SmallBatchWar
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    write_world(folder)
+    write_data_sets(folder)
     return folder
 
 
 @pytest.fixture(autouse=True)
-def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped ensemble for every posterior, and a small network for photographs."""
     ensemble = embedded.posterior_file("ensemble")
     monkeypatch.setattr(embedded, "posterior_file", lambda name: ensemble)
@@ -40,11 +39,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_scores_figures_and_comparisons_come_out(
-    name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if name != "fig1":  # it has all kinds of networks; for the others some are enough
-        monkeypatch.setattr("paper.severity.KINDS", (SGD, ENSEMBLE, HMC))
+def test_scores_figures_and_comparisons_come_out(name: str, root: Path, tmp_path: Path) -> None:
     found = run.reproduce(name, EXPERIMENTS[name], size="tiny", out=tmp_path, data=root)
     assert len(found.scores) > 0
     assert Scores.load(tmp_path / f"{name}.csv").rows == found.scores.rows

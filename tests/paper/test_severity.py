@@ -40,10 +40,10 @@ def test_all_claims_hold_where_they_are_fulfilled() -> None:
 
 
 def test_claims_about_what_was_not_run_are_not_made() -> None:
-    without = {name: value for name, value in METHODS.items() if HMC not in name}
+    without = {name: value for name, value in METHODS.items() if not name.startswith(HMC)}
     found = SeverityCurves().compare(made_up(without))
     assert len(found) == 2 * 4
-    assert not any(HMC in claim.what for claim in found)
+    assert not any(claim.what.startswith(HMC) for claim in found)
 
 
 def test_a_claim_that_does_not_hold_is_seen() -> None:

@@ -12,7 +12,7 @@ from paper.training import (
     HMC,
     NETWORKS,
     SGD,
-    SGLD,
+    SGHMC,
     VI,
     Descent,
     Langevin,
@@ -37,7 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("kind", "count"), [(SGD, 1), (ENSEMBLE, 2), (SGLD, 2), (VI, 2)])
+@pytest.mark.parametrize(("kind", "count"), [(SGD, 1), (ENSEMBLE, 2), (SGHMC, 2), (VI, 2)])
 def test_every_kind_has_its_draws(root: Path, kind: str, count: int) -> None:
     posterior = TINY.posterior(kind, root)
     assert len(posterior) == count
@@ -106,15 +106,19 @@ EPOCH = 40_960 // 80
 
 
 def test_defaults_are_the_published_settings() -> None:
-    sgd, sgld, vi = Descent(), Langevin(), MeanField()
+    sgd, sghmc, vi = Descent(), Langevin(), MeanField()
     assert (sgd.thin, sgd.rounds, round(sgd.rate, 4), sgd.weight_decay) == (EPOCH, 500, 0.0123, 10.0)
     assert sgd.burn_in + sgd.draws == sgd.rounds
-    assert (sgld.thin * sgld.burn_in, sgld.thin * (sgld.burn_in + sgld.draws)) == (1000 * EPOCH, 10_000 * EPOCH)
+    assert (sghmc.thin * sghmc.burn_in, sghmc.thin * (sghmc.burn_in + sghmc.draws)) == (1000 * EPOCH, 10_000 * EPOCH)
     assert (vi.thin * vi.burn_in, vi.draws, vi.rate) == (300 * EPOCH, 50, 1e-4)
 
 
-@pytest.mark.parametrize("size", ["small", "paper"])
-def test_langevin_runs_are_long_enough_to_forget_their_start(size: str) -> None:
-    settings = NETWORKS[size].sgld
+def test_the_published_chain_is_long_enough_to_forget_its_start() -> None:
+    settings = NETWORKS["paper"].sghmc
     assert settings.thin * settings.burn_in > 2 * settings.relaxation
     assert settings.thin * settings.draws > 4 * settings.relaxation
+
+
+def test_the_small_size_has_no_variational_fit_and_says_so() -> None:
+    with pytest.raises(DataNotFoundError, match="mean-field"):
+        NETWORKS["small"].posterior(VI)

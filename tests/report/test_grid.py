@@ -1,10 +1,13 @@
+from statistics import fmean
+
 import numpy as np
 import pytest
-from made_scores import CORRUPTIONS, SITES, counted, everything, first, table
+from made_scores import CORRUPTIONS, counted, everything, first, table
 
 from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.metrics.uncertainty import paired_difference, wilson_interval
-from shiftmatch.report.grid import MEAN_SHIFT, Bin, Cell, Grid, grid_of, grids, layer_shifts, reliability
+from shiftmatch.report.grid import Block, Cell, Grid, blocks, grid_of, grids
+from shiftmatch.report.measures import CLEAN
 
 FOG, SNOW = Cell("fog", 5), Cell("snow", 5)
 
@@ -100,42 +103,60 @@ def test_cells_have_names_for_sentences() -> None:
     assert str(Cell("stripe", None)) == "stripe"
 
 
-def rows(corruption: str, severity: int | None, number: int, bin_: Bin) -> list[Score]:
-    values = {"confidence": bin_.confidence, "accuracy": bin_.accuracy, "share": bin_.share}
-    return [
-        Score("plain", "d", corruption, severity, f"reliability/{number:02d}/{part}", value, 0)
-        for part, value in values.items()
-    ]
+def tables(scores: Scores, metric: str = "accuracy") -> list[Block]:
+    return blocks(grid_of(scores, "set-c", metric), "plain")
 
 
-def test_bins_are_pooled_as_if_all_predictions_were_one_set() -> None:
-    few, many = Bin(0.5, 0.0, 0.25), Bin(0.7, 1.0, 0.75)
-    scores = Scores([*rows("fog", 1, 7, few), *rows("snow", 1, 7, many), *rows("clean", None, 7, Bin(0.1, 0.1, 1.0))])
-    (pooled,) = reliability(scores)["plain"]
-    assert pooled.accuracy == pytest.approx(0.75), "clean images are left out, and sets count by their shares"
-    assert pooled.confidence == pytest.approx(0.65)
-    assert pooled.share == pytest.approx(0.5)
+def value(block: Block, corruption: str, method: str) -> float:
+    (row,) = (row for row in block.every_row if row.name == corruption)
+    found = row.values[method]
+    assert found is not None
+    return found.value
 
 
-def test_a_bin_of_few_images_has_an_interval_of_its_own_number() -> None:
-    assert Bin(0.9, 1.0, 0.001, n=200).interval == wilson_interval(1, 1)
-    assert Bin(0.9, 0.5, 0.5, n=200).interval == wilson_interval(50, 100)
-    assert Bin(0.9, 0.5, 0.5).interval is None
-
-
-def test_empty_bins_are_left_out() -> None:
-    nothing = Bin(float("nan"), float("nan"), 0.0)
-    scores = Scores([*rows("clean", None, 0, nothing), *rows("clean", None, 14, Bin(0.9, 0.8, 1.0))])
-    assert reliability(scores) == {"plain": [Bin(0.9, 0.8, 1.0)]}
-    assert reliability(Scores([])) == {}
-
-
-def test_shifts_are_those_of_the_highest_severity_and_their_mean_comes_first() -> None:
+def test_the_mean_of_the_severities_comes_first_and_is_the_mean() -> None:
     scores = everything()
-    shifts = layer_shifts(scores)
-    assert list(shifts) == [MEAN_SHIFT, "clean", *CORRUPTIONS]
-    (fog,) = scores.where(corruption="fog", severity=5, metric="shift/conv1")
-    assert shifts["fog"]["conv1"] == fog.value
-    for site in SITES:
-        mean = sum(shifts[name][site] for name in CORRUPTIONS) / len(CORRUPTIONS)
-        assert shifts[MEAN_SHIFT][site] == pytest.approx(mean)
+    mean, *each = tables(scores)
+    assert [block.severity for block in (mean, *each)] == ["mean", "1", "3", "5"]
+    for name in CORRUPTIONS:
+        values = [row.value for row in scores.where(metric="accuracy", corruption=name, method="plain")]
+        assert value(mean, name, "plain") == pytest.approx(fmean(values))
+    corrupted = scores.where(metric="accuracy", corruption=list(CORRUPTIONS), method="plain")
+    assert value(mean, "mean", "plain") == pytest.approx(fmean(row.value for row in corrupted)), "without clean images"
+
+
+def test_one_severity_or_none_gives_one_block() -> None:
+    for severity, label in ((5, "5"), (None, "")):
+        (block,) = tables(everything(severities=(severity,)))
+        assert block.severity == label
+        assert [row.name for row in block.rows] == [CLEAN, *CORRUPTIONS]
+
+
+def test_clean_images_alone_are_a_block_without_a_mean() -> None:
+    (block,) = tables(table({"plain": {"clean": 0.5}}))
+    assert [row.name for row in block.rows] == [CLEAN]
+    assert block.mean is None
+
+
+def test_the_worst_cells_are_the_worst_of_each_method() -> None:
+    (block,) = tables(table({"a": {"clean": 0.1, "fog": 0.2, "snow": 0.3}, "b": {"fog": 0.9, "snow": 0.8}}))
+    assert block.worst(better=1) == {("fog", "a"), ("snow", "b")}
+    assert block.worst(better=-1) == {("snow", "a"), ("fog", "b")}
+    assert block.worst(better=0) == set()
+
+
+def test_winners_and_losers_are_marked_only_beyond_noise() -> None:
+    right = {
+        "plain": {"clear": first(50, 100), "noise": first(50, 100), "lost": first(50, 100)},
+        "other": {"clear": first(40, 100), "noise": first(49, 100), "lost": first(50, 100)},
+        "ours": {"clear": first(70, 100), "noise": first(52, 100), "lost": first(30, 100)},
+    }
+    clear, noise, lost = tables(counted(right))[0].rows
+    assert (clear.leader, set(clear.behind)) == ("ours", {"other"})
+    assert (noise.leader, set(noise.behind)) == (None, set())
+    assert (lost.leader, set(lost.behind)) == (None, {"ours"}), "two are the best together"
+
+
+def test_without_intervals_no_winner_is_marked_and_every_loss_is() -> None:
+    (fog,) = tables(table({"plain": {"fog": 0.5}, "ours": {"fog": 0.9}, "other": {"fog": 0.4}}))[0].rows
+    assert (fog.leader, set(fog.behind)) == (None, {"other"})

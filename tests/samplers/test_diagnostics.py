@@ -132,6 +132,11 @@ def test_summary_ignores_the_burn_in() -> None:
     assert summary["distinct_draws"] == 8
 
 
+def test_draws_with_buffers_are_counted_too() -> None:
+    steps = [{"w": torch.tensor([w]), "batches": torch.tensor(3)} for w in (1.0, 1.0, 2.0)]
+    assert distinct_draws(Posterior.of(steps)) == 2
+
+
 def test_too_few_draws_are_refused() -> None:
     with pytest.raises(InputError, match="at least 4"):
         split_rhat(torch.zeros(2, 3))

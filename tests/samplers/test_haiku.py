@@ -1,4 +1,4 @@
-"""Checkpoints in the published form, written here with stand-ins for the classes of Haiku and JAX."""
+"""Checkpoints in the published form, written here with fakes of the classes of Haiku and JAX."""
 
 import os
 import pickle

@@ -19,7 +19,7 @@ def test_each_thread_has_its_part_and_the_caller_all_of_them_afterwards(two_thre
 
 def test_items_are_worked_on_at_once(two_threads: None) -> None:
     both = Barrier(2, timeout=30)
-    parallel_map(lambda item: both.wait(), range(4))
+    assert sorted(parallel_map(lambda item: both.wait(), range(4))) == [0, 0, 1, 1], "two at a time"
 
 
 def test_one_item_has_all_threads(two_threads: None) -> None:

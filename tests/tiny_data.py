@@ -14,7 +14,7 @@ from shiftmatch.models.layers import initialise
 PICTURES = 6
 
 
-def write_world(root: Path) -> None:
+def write_data_sets(root: Path) -> None:
     write_cifar10(root)
     write_cifar10_train(root)
     write_mnist(root)

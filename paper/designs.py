@@ -76,7 +76,9 @@ def auto_of(*names: str) -> Callable[[Answers], Tensor]:
     """The mean of probabilities with the weights of `strength="auto"`."""
 
     def answer(answers: Answers) -> Tensor:
-        family = {name: candidate(answers[name], step) for step, name in enumerate(names)}
+        classes = answers[PLAIN].shape[1]
+        shares = torch.full((classes,), 1 / classes, dtype=torch.float64)  # as in training
+        family = {name: candidate(answers[name], step, shares) for step, name in enumerate(names)}
         return averaged(family, (names[1], names[2]), {})[1]
 
     return answer

@@ -13,6 +13,8 @@ from torch.testing import assert_close
 import shiftmatch as sm
 from shiftmatch.errors import StatisticsMismatchError
 from shiftmatch.matching.classes import ClassMoments, class_shares, extrapolated, image_moments, moment_distance
+from shiftmatch.matching.observed import Observed
+from shiftmatch.matching.strength import candidate
 
 CLASSES = 4
 
@@ -129,14 +131,34 @@ def test_a_batch_of_few_classes_is_not_ruined(net: Prototypes, statistics: sm.St
     assert "other class shares than training" in str(decision)
 
 
-def test_a_batch_of_all_classes_is_decided_as_without_moments_by_class(
+def test_a_batch_of_all_classes_is_answered_as_without_moments_by_class(
     net: Prototypes, statistics: sm.Statistics
 ) -> None:
     x = 0.6 * images_of(torch.arange(80) % CLASSES, seed=1) + 0.3
     without = replace(statistics, sites={n: replace(e, classes=()) for n, e in statistics.items()}, fingerprint=None)
     robust = sm.match(net, statistics, strength="auto")
-    assert torch.equal(robust(x), sm.match(net, without, strength="auto")(x))
+    assert torch.equal(robust(x).argmax(-1), sm.match(net, without, strength="auto")(x).argmax(-1))
     assert not robust.explain(x).few_classes
+
+
+def test_a_member_that_calls_everything_one_class_counts_for_nothing_in_a_batch_of_all_classes() -> None:
+    prior = torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float64)
+    collapsed = torch.tensor([9.0, 0.0, 0.0, 0.0]).expand(80, CLASSES).log_softmax(-1)
+    spread = (4 * torch.eye(CLASSES)).repeat(80 // CLASSES, 1).log_softmax(-1)
+    assert candidate(collapsed, 0).score > candidate(spread, 1).score  # it is surer
+    assert candidate(collapsed, 0, prior).score < candidate(spread, 1, prior).score - 10
+
+
+def test_shares_that_bring_features_no_nearer_are_not_believed(
+    net: Prototypes, statistics: sm.Statistics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = 0.6 * images_of(torch.full((60,), 2), seed=1) + 0.3
+    robust = sm.match(net, statistics, strength="auto")
+    assert robust.explain(x).few_classes
+    monkeypatch.setattr(Observed, "distance", property(lambda seen: 1.0))
+    decision = robust.explain(x)
+    assert (list(decision.weights), decision.few_classes) == (["plain", "channel moments", "spectrum"], False)
+    assert decision.entropies["plain"] < 1  # which shares the batch has is not known, so they do not count
 
 
 def test_threads_with_other_classes_do_not_see_each_other(net: Prototypes, statistics: sm.Statistics) -> None:

@@ -46,7 +46,7 @@ def test_auto_is_the_mean_of_probabilities_weighted_by_confidence(
     members = [net, sm.match(net, statistics, strength="moments"), sm.match(net, statistics)]
     p = torch.stack([member(x).softmax(-1) for member in members])
     entropy = -(p * p.log()).sum(-1).mean(-1)
-    weights = 2.0 ** -torch.arange(3) / (entropy + 0.02) ** 8  # what matches further has to make the network surer
+    weights = 4.0 ** -torch.arange(3) / (entropy + 0.02) ** 12  # what matches further has to make the network surer
     weights = weights / weights.sum()
     robust = sm.match(net, statistics, strength="auto")
     decision = robust.explain(x)

@@ -9,7 +9,6 @@ import shiftmatch as sm
 from shiftmatch.evaluation.evaluate import evaluate
 from shiftmatch.samplers.density import FromFunction
 
-
 NET, LAYER, SUITE = Tiny(), nn.Linear(2, 2), tiny_suite()  # their initialisation switches gradients off, too
 
 

@@ -17,7 +17,7 @@ class Decision:
     """What was decided for a batch, and why; in groups, the mean over all images, and one decision for each group."""
 
     weights: dict[str, float]
-    entropies: dict[str, float]  # means over the images, in nats; of class-aware members, what stands for it
+    entropies: dict[str, float]  # means over the images in nats, with what else counts against a member
     temperature: float
     images: int
     shares: dict[str, float] = field(default_factory=dict)  # of the classes, where moments by class are known

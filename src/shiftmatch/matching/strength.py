@@ -25,13 +25,15 @@ from shiftmatch.matching.statistics import Statistics
 
 PLAIN, MOMENTS, SPECTRUM = "plain", "channel moments", "spectrum"
 
-CONFIDENCE_POWER, STEP, MIN_ENTROPY = 8.0, log(2), 0.02
-"""Weights are 2^(−step) / H⁸, with the mean entropy H of a member in nats and its step in the nested family, 0 for the
-plain network: what matches further has to make the network surer. H counts 0.02 more, so that none is 0."""
+CONFIDENCE_POWER, STEP, MIN_ENTROPY = 12.0, log(4), 0.02
+"""Weights are 4^(−step) / (H + E)¹². H is the mean entropy of a member in nats; it counts 0.02 more, so that none is 0.
+E is the evidence in its answers that classes have other shares than in training: a network that is sure because it
+calls everything a bird is wrong, unless matched features tell of birds, too. The step in the nested family is 0 for
+the plain network: what matches further has to make the network surer."""
 
-CLASSES_WEIGHT, OCCAM, EFFORT = 30.0, 0.03, 150.0
+CLASSES_WEIGHT, OCCAM, EFFORT = 30.0, 0.03, 0.3
 """Of batches of few classes: τ of the weights exp(−τ · entropy), and what shares far from training and features that
-have to be moved far cost, in nats of entropy: for a nat of KL(shares ‖ training shares), and for one of the mean
+have to be moved far cost, in nats of entropy: for a nat of KL(shares ‖ training shares), and for e times the mean
 distance of channels at all sites."""
 
 ROUNDS = {PLAIN: 2, SPECTRUM: 3}
@@ -53,9 +55,9 @@ Of a ResNet-20 in batches of 200, all classes have up to 0.0008 under any corrup
 class AutoMatchedModel(nn.Module):
     """A network that averages over how far it matches: plain, channel moments, spectrum. Three passes per batch.
 
-    A batch within sampling error of training takes one. A batch whose class shares differ from training takes seven:
-    plain, spectrum, and from each of the two a chain of rounds in which the spectrum is matched to the mixture for the
-    shares that the round before has found.
+    A batch within sampling error of training takes one. A batch whose class shares seem to differ from training
+    takes seven: plain, spectrum, and from each of the two a chain of rounds in which the spectrum is matched to the
+    mixture for the shares that the round before has found; and one more where that brings its features no nearer.
     It returns log-probabilities, which can be used wherever logits can.
 
     Args:
@@ -113,26 +115,33 @@ class AutoMatchedModel(nn.Module):
         prior = self.statistics.class_shares if len(spectrum) else None
         shares = None if prior is None else class_shares(spectrum, prior)
         if prior is not None and shares is not None and (_differs(spectrum, shares, prior) or _shows_classes(seen)):
-            return self._by_class(inputs, {PLAIN: plain, SPECTRUM: spectrum}, seen.distance, prior)
+            if decided := self._by_class(inputs, {PLAIN: plain, SPECTRUM: spectrum}, seen.distance, prior):
+                return decided
+            prior = None  # shares are not known, so answers with other ones than in training may be right
         moments = logits_of(self.moments(*inputs.args, **inputs.kwargs)).log_softmax(-1)
         family = {PLAIN: plain, MOMENTS: moments, SPECTRUM: spectrum}
-        candidates = {name: candidate(log_p, step) for step, (name, log_p) in enumerate(family.items())}
+        candidates = {name: candidate(log_p, step, prior) for step, (name, log_p) in enumerate(family.items())}
         return averaged(candidates, (MOMENTS, SPECTRUM), self._named(shares))
 
     def _by_class(
         self, inputs: Inputs, starts: Mapping[str, Tensor], distance: float, prior: Tensor
-    ) -> tuple[Decision, Float[Tensor, "b k"]]:
-        """The average for a batch with class shares of its own, each answer but the spectrum's given its shares."""
+    ) -> tuple[Decision, Float[Tensor, "b k"]] | None:
+        """The average for a batch with class shares of its own, each answer but the spectrum's given its shares.
+
+        Shares are believed where features are nearer to the mixture for them than they are to all of training.
+        """
         ends, distances = dict(starts), {SPECTRUM: distance}
         for start in starts:
             log_p, seen = self._chain(inputs, starts[start], start, prior)
-            if _differs(log_p, class_shares(log_p, prior), prior):
+            if seen.distance < distance and _differs(log_p, class_shares(log_p, prior), prior):
                 name = f"classes, from {start}"
                 ends[name], distances[name] = log_p, seen.distance
-        candidates, shares, least = {}, {}, min(distances.values())
+        if len(ends) == len(starts):
+            return None
+        candidates, shares, least = {}, {}, max(TINY, min(distances.values()))
         for name, log_p in ends.items():
             shares[name] = class_shares(log_p, prior)
-            cost, answer = mean_entropy(log_p) + EFFORT * (distances.get(name, least) - least), log_p
+            cost, answer = mean_entropy(log_p) + EFFORT * log(max(1.0, distances.get(name, least) / least)), log_p
             if name != SPECTRUM:
                 cost += OCCAM * divergence(shares[name], prior)
                 answer = _answered(log_p, shares[name], prior)
@@ -168,10 +177,12 @@ class AutoMatchedModel(nn.Module):
         return dict(zip(names if len(names) == len(values) else map(str, range(len(values))), values, strict=True))
 
 
-def candidate(log_p: Float[Tensor, "b k"], step: int) -> Candidate:
-    """One of the nested family, so many steps from the plain network."""
-    entropy = mean_entropy(log_p)
-    return Candidate(log_p, entropy, -CONFIDENCE_POWER * log(entropy + MIN_ENTROPY) - STEP * step)
+def candidate(log_p: Float[Tensor, "b k"], step: int, prior: Float[Tensor, "k"] | None = None) -> Candidate:
+    """One of the nested family, so many steps from the plain network; `prior` are class shares that the batch has."""
+    cost = mean_entropy(log_p)
+    if prior is not None:
+        cost += max(0.0, evidence(log_p, class_shares(log_p, prior), prior))
+    return Candidate(log_p, cost, -CONFIDENCE_POWER * log(cost + MIN_ENTROPY) - STEP * step)
 
 
 def _answered(log_p: Tensor, shares: Tensor, prior: Tensor) -> Tensor:

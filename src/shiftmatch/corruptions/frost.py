@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.special import ndtr
 from torch import Tensor
 
 from shiftmatch.corruptions.noise import Generators
@@ -135,7 +134,7 @@ def synthesise() -> tuple[NDArray[np.uint8], ...]:
 
 
 def _picture(ice: Ice, stream: np.random.Generator) -> NDArray[np.uint8]:
-    darker = ndtr(_field(ice.grain, stream))
+    darker = torch.special.ndtr(torch.from_numpy(_field(ice.grain, stream))).numpy()
     channels = [np.interp(darker, SHARES, colours) for colours in zip(*ice.palette, strict=True)]
     return np.stack(channels, -1).round().astype(np.uint8)
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from paper.claims import Claim, Verdict
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.files import save_figure
+from shiftmatch.report.figures import save_figure
 from shiftmatch.utils.files import atomic_path, data_folder
 
 Root: TypeAlias = str | os.PathLike[str] | None

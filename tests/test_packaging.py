@@ -1,5 +1,6 @@
 """The wheel and the sdist, built offline: what is in them, what is not, and what they ask for."""
 
+import ast
 import os
 import re
 import shutil
@@ -79,7 +80,7 @@ def test_the_wheel_says_what_it_needs(built: tuple[zipfile.ZipFile, tarfile.TarF
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert metadata["Version"] == project["version"]
     assert metadata["Requires-Python"] == project["requires-python"]
-    assert set(metadata.get_all("Provides-Extra", [])) == {"dev", "docs", "export", "hub"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"dev", "docs", "export", "hub", "report"}
     assert metadata["License-Expression"] == "Apache-2.0"
     (entries,) = (name for name in built[0].namelist() if name.endswith("entry_points.txt"))
     assert "shiftmatch = shiftmatch.cli:main" in built[0].read(entries).decode()
@@ -92,3 +93,29 @@ def test_every_package_of_an_extra_is_pinned() -> None:
     wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     names = {re.split(r"[><=\[]", one)[0].lower() for one in wanted} - {"shiftmatch"}
     assert names <= pinned | {name.replace("_", "-") for name in pinned} | {name.replace("-", "_") for name in pinned}
+
+
+IMPORTED_AS = {
+    "pillow": ("PIL",),
+    "jinja2": ("jinja2", "markupsafe"),
+    "onnx": ("onnx", "google"),  # protobuf, which onnx brings
+    "onnxruntime": (),  # runs what is exported
+}
+OF_THE_USER = {"lightning", "pytorch_lightning", "paper"}
+"""Lightning is its users' own; the experiments of the paper are in a clone."""
+
+
+def test_the_package_imports_nothing_that_it_does_not_ask_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for name in ("report", "export", "hub") for one in extras[name])]
+    names = [re.split(r"[><=\[]", one)[0].replace("_", "-") for one in wanted]
+    allowed = {module for name in names for module in IMPORTED_AS.get(name, (name.replace("-", "_"),))}
+    found = {module for path in (ROOT / "src").rglob("*.py") for module in _imported(ast.parse(path.read_text()))}
+    assert found - set(sys.stdlib_module_names) - OF_THE_USER == allowed | {"shiftmatch"}
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.partition(".")[0] for name in found}

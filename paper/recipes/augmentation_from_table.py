@@ -12,7 +12,7 @@ from paper.registry import EXPERIMENTS
 from paper.run import RESULTS, SUFFIXES
 
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.files import save_figure
+from shiftmatch.report.figures import save_figure
 
 NAME = "augmentation"
 FILES = {

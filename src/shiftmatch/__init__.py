@@ -134,7 +134,7 @@ _LAZY = {
     "streams": "shiftmatch.evaluation.streams",
     "suites": "shiftmatch.evaluation.suites",
 }
-"""Names whose modules need scipy, Pillow or Jinja: imported when used, so that importing shiftmatch stays quick."""
+"""Names whose modules need Pillow or matplotlib: imported when used, so that importing shiftmatch stays quick."""
 
 
 def __getattr__(name: str) -> object:

@@ -5,11 +5,25 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 from torch.testing import assert_close
 
 from shiftmatch.corruptions.noise import Generators
-from shiftmatch.corruptions.weather import GREY_MUD, MUD, _canny, _equalise, brightness, fog, mud, plasma, snow, spatter
+from shiftmatch.corruptions.weather import (
+    GREY_MUD,
+    MAX_DISTANCE,
+    MUD,
+    _canny,
+    _distance,
+    _equalise,
+    brightness,
+    fog,
+    mud,
+    plasma,
+    snow,
+    spatter,
+)
 
 X = torch.rand(3, 3, 20, 24, generator=torch.Generator().manual_seed(0))
 RNG = Generators.of((X * 255).to(torch.uint8), "weather")
@@ -96,3 +110,10 @@ def test_brightness_adds_to_the_value_of_hsv(x: Tensor) -> None:
     hsv = [colorsys.rgb_to_hsv(*pixel) for pixel in x.flatten(2)[0].T.tolist()]
     brighter = [colorsys.hsv_to_rgb(h, s, min(v + 0.3, 1)) for h, s, v in hsv]
     assert_close(brightness(x, 0.3).flatten(2)[0].T, torch.tensor(brighter))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.02, 0.5, 1.0])
+def test_distances_are_those_of_scipy_up_to_the_largest_one(share: float) -> None:
+    edges = torch.rand(3, 50, 65, generator=torch.Generator().manual_seed(0)) < share
+    expected = [distance_transform_edt(~edge) if edge.any() else np.full(edge.shape, np.inf) for edge in edges.numpy()]
+    assert torch.equal(_distance(edges), torch.tensor(np.stack(expected)).clamp_max(MAX_DISTANCE).float())

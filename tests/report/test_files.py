@@ -6,8 +6,8 @@ from made_scores import everything, table
 
 from shiftmatch.errors import DataNotFoundError, InputError
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.figures import COLOURS, mean_bars
-from shiftmatch.report.files import inline_svg, open_scores, pictures_beside, write_figures
+from shiftmatch.report.figures import COLOURS, inline_svg, mean_bars
+from shiftmatch.report.files import open_scores, pictures_beside, write_figures
 
 
 def small() -> Scores:

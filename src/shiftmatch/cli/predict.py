@@ -150,8 +150,7 @@ def diagnose(
     inputs, index = next(iter(batches))
     found = compare(model, known, inputs[:batch_size].to(device))
     if plot:
-        from shiftmatch.report.figures import spectra
-        from shiftmatch.report.files import save_figure
+        from shiftmatch.report.figures import save_figure, spectra
 
         with writing(plot):
             save_figure(spectra(found), plot)

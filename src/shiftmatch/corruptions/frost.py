@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.special import ndtr
 from torch import Tensor
 
 from shiftmatch.corruptions.noise import Generators
@@ -40,74 +39,25 @@ ROLL_OFF = 0.35
 SHARES = (0.0, 0.025, 0.125, 0.3, 0.5, 0.7, 0.875, 0.975, 1.0)
 """Share of a picture that is darker than each colour of a palette."""
 
-Palette = tuple[tuple[int, int, int], ...]
-
 
 @dataclass(frozen=True)
 class Ice:
-    """Colours from dark to light, and how much fine grain there is beside the clouds."""
+    """Nine colours from dark to light, as on web pages, and how much fine grain there is beside the clouds."""
 
-    palette: Palette
+    colours: str
     grain: float
 
+    @property
+    def palette(self) -> list[tuple[int, ...]]:
+        """Red, green and blue of each colour."""
+        return [tuple(bytes.fromhex(colour)) for colour in self.colours.split()]
 
-_WHITE = Ice(
-    (
-        (80, 82, 88),
-        (147, 150, 157),
-        (175, 178, 186),
-        (191, 195, 204),
-        (201, 206, 215),
-        (210, 215, 225),
-        (219, 224, 234),
-        (229, 234, 243),
-        (240, 245, 252),
-    ),
-    0.04,
-)
+
+_WHITE = Ice("505258 93969d afb2ba bfc3cc c9ced7 d2d7e1 dbe0ea e5eaf3 f0f5fc", 0.04)
 KINDS = (
-    Ice(
-        (
-            (25, 105, 125),
-            (40, 121, 141),
-            (49, 129, 150),
-            (59, 138, 157),
-            (70, 146, 163),
-            (82, 153, 170),
-            (99, 164, 178),
-            (125, 178, 190),
-            (160, 200, 205),
-        ),
-        0.03,
-    ),
-    Ice(
-        (
-            (15, 25, 35),
-            (38, 49, 61),
-            (56, 68, 80),
-            (75, 87, 100),
-            (93, 105, 117),
-            (113, 125, 137),
-            (140, 151, 162),
-            (179, 189, 199),
-            (240, 245, 250),
-        ),
-        0.12,
-    ),
-    Ice(
-        (
-            (30, 40, 50),
-            (70, 83, 94),
-            (109, 122, 134),
-            (129, 144, 156),
-            (144, 158, 171),
-            (156, 171, 184),
-            (173, 187, 201),
-            (206, 220, 233),
-            (250, 252, 255),
-        ),
-        0.14,
-    ),
+    Ice("19697d 28798d 318196 3b8a9d 4692a3 5299aa 63a4b2 7db2be a0c8cd", 0.03),
+    Ice("0f1923 26313d 384450 4b5764 5d6975 717d89 8c97a2 b3bdc7 f0f5fa", 0.12),
+    Ice("1e2832 46535e 6d7a86 81909c 909eab 9cabb8 adbbc9 cedce9 fafcff", 0.14),
     _WHITE,
     _WHITE,
 )
@@ -184,7 +134,7 @@ def synthesise() -> tuple[NDArray[np.uint8], ...]:
 
 
 def _picture(ice: Ice, stream: np.random.Generator) -> NDArray[np.uint8]:
-    darker = ndtr(_field(ice.grain, stream))
+    darker = torch.special.ndtr(torch.from_numpy(_field(ice.grain, stream))).numpy()
     channels = [np.interp(darker, SHARES, colours) for colours in zip(*ice.palette, strict=True)]
     return np.stack(channels, -1).round().astype(np.uint8)
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 from rich.table import Table
@@ -32,10 +31,7 @@ from shiftmatch.matching.match import fit
 from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.members import match_members
 from shiftmatch.metrics.uncertainty import standard_error
-from shiftmatch.report import figures
-from shiftmatch.report.files import inline_svg
 from shiftmatch.report.grid import grid_of
-from shiftmatch.report.html import HeatTable, png_address, render
 from shiftmatch.report.markdown import corruption_table
 from shiftmatch.report.measures import SHIFT
 from shiftmatch.report.summary import compare, interval_note, losses, sentences
@@ -192,13 +188,18 @@ def demo_page(scores: Scores, *, pictures: Mapping[str, Pair], baseline: str, me
 
     `scores` are accuracies on one data set, and shifts; the headline compares `method` with `baseline`.
     """
+    from markupsafe import Markup
+
+    from shiftmatch.report.figures import inline_svg, layer_shift, mean_bars
+    from shiftmatch.report.html import HeatTable, png_address, render
+
     grid = grid_of(scores, scores.values("data")[0], "accuracy")
     found = compare(grid, baseline, method)
     if found is None:
         raise InputError(f"The scores have no accuracies of both {baseline!r} and {method!r}; evaluate both.")
     show, change = grid.measure.show, found.overall
     images = f" ({change.after.n:,} images, corruptions made here)" if change.after.n else ""
-    bars = figures.mean_bars(scores, method=method)
+    bars = mean_bars(scores, method=method)
     return render(
         "demo.html",
         title="shiftmatch demo",
@@ -208,24 +209,19 @@ def demo_page(scores: Scores, *, pictures: Mapping[str, Pair], baseline: str, me
         means=Markup(inline_svg(bars, "accuracy of every method, mean over the corruptions")),
         baseline=baseline,
         table=HeatTable.of(grid, baseline),
-        pictures={name: _png(_sheet(*pair)) for name, pair in pictures.items()},
-        shifts=Markup(inline_svg(figures.layer_shift(scores), "how far the features of every layer have moved")),
+        pictures={name: png_address(_sheet(*pair)) for name, pair in pictures.items()},
+        shifts=Markup(inline_svg(layer_shift(scores), "how far the features of every layer have moved")),
         note=note,
     )
 
 
-def _sheet(before: Pixels, after: Pixels) -> Image.Image:
-    """Grey digits side by side, the first row before and the second after."""
+def _sheet(before: Pixels, after: Pixels) -> bytes:
+    """A PNG file: grey digits side by side, the first row before and the second after."""
     rows, columns = before.shape[-2:]
     sheet = torch.full((2 * rows + GAP, len(before) * (columns + GAP) - GAP), 128, dtype=torch.uint8)
     for top, digits in ((0, before), (rows + GAP, after)):
         for index, digit in enumerate(digits[:, 0]):
             left = index * (columns + GAP)
             sheet[top : top + rows, left : left + columns] = digit
-    return Image.fromarray(sheet.numpy())
-
-
-def _png(image: Image.Image) -> str:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", optimize=True)
-    return png_address(buffer.getvalue())
+    Image.fromarray(sheet.numpy()).save(buffer := io.BytesIO(), "PNG", optimize=True)
+    return buffer.getvalue()

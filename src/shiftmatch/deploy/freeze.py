@@ -17,7 +17,7 @@ from shiftmatch.matching.match import MatchedModel
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
 from shiftmatch.matching.site import Site
 from shiftmatch.matching.twin import TwinModel
-from shiftmatch.utils.modes import restoring_grad_mode
+from shiftmatch.utils.parallel import restoring_grad_mode
 
 
 @restoring_grad_mode()

@@ -22,8 +22,7 @@ from shiftmatch.metrics.registry import Metric, measure, named
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.utils.files import versions
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.modes import restoring_grad_mode
-from shiftmatch.utils.parallel import mapping, track
+from shiftmatch.utils.parallel import mapping, restoring_grad_mode, track
 from shiftmatch.utils.processes import gather_objects, map_over_processes
 
 Predictor: TypeAlias = Callable[..., Any]

@@ -16,7 +16,7 @@ from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import check_shapes, require_weights
 from shiftmatch.matching.site import table
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
-from shiftmatch.utils.modes import restoring_grad_mode
+from shiftmatch.utils.parallel import restoring_grad_mode
 
 NOTICEABLE = 2.0
 """The standard score from which a distance at the input may name what has shifted."""

@@ -26,8 +26,7 @@ from shiftmatch.matching.site import INPUT, Site, Sites
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.utils.hashing import weight_hashes
-from shiftmatch.utils.modes import restoring_grad_mode
-from shiftmatch.utils.parallel import track
+from shiftmatch.utils.parallel import restoring_grad_mode, track
 
 __all__ = ["MatchedModel", "PriorImages", "fit", "match", "prior_of"]
 

@@ -32,7 +32,7 @@ from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.modes import restoring_grad_mode
+from shiftmatch.utils.parallel import restoring_grad_mode
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 KIND, FORMAT = "memory of a stream", 1

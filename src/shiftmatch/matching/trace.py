@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from shiftmatch.matching.site import INPUT
-from shiftmatch.utils.modes import restoring_grad_mode
+from shiftmatch.utils.parallel import restoring_grad_mode
 
 CHANNELS_FIRST = {"conv1d", "conv2d", "conv3d", "batch_norm", "group_norm", "instance_norm"}
 CHANNELS_LAST = {"linear", "layer_norm", "rms_norm"}

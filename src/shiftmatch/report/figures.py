@@ -4,17 +4,17 @@ Each takes the scores of one data set: `severity_curves(scores.where(data="cifar
 intervals, where those are known.
 """
 
-from collections.abc import Mapping, Sequence
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from math import ceil, isfinite
+from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from shiftmatch.errors import InputError
+from shiftmatch.errors import InputError, ShiftMatchError
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.diagnosis import Diagnosis
 from shiftmatch.report.grid import CLEAN_CELL, Block, Cell, Grid, blocks, grid_of
@@ -28,6 +28,15 @@ from shiftmatch.report.measures import (
     reliability,
 )
 from shiftmatch.report.summary import BASELINE, METHOD, compare, method_in
+from shiftmatch.utils.files import atomic_path
+
+try:
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+except ModuleNotFoundError as error:
+    raise ShiftMatchError("Pages and figures need matplotlib: pip install 'shiftmatch[report]'.") from error
 
 COLOURS = ("#6b727d", "#0072b2", "#d55e00", "#00835f", "#b3568a", "#b07c00", "#3f8fbf", "#7a4fb5")
 """Told apart by colour-blind readers too; pages have brighter ones for the dark."""
@@ -49,8 +58,21 @@ STYLE: dict[Any, Any] = dict.fromkeys(_INKED, INK) | {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
+Draw = Callable[[], Figure]
 Kind = dict[str, Any]
 """How a method is drawn everywhere: its colour, the shape of its points, its line."""
+
+DOTS_PER_INCH = 200
+_WITHOUT_DATE: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
+"""So that the same figure gives the same file; likewise the salt of the names inside it."""
+
+_VARIABLES = {colour: f"var(--c{index})" for index, colour in enumerate(COLOURS)} | {
+    INK: "var(--ink)",
+    SOFT: "var(--soft)",
+    LINE: "var(--line)",
+    LOSS: "var(--loss)",
+}
+"""What a page calls the colours of figures, so that they follow its light and dark."""
 
 
 @mpl.rc_context(STYLE)
@@ -207,6 +229,26 @@ def spectra(diagnosis: Diagnosis) -> Figure:
     figure.supxlabel("cycles per pixel", fontsize=8)
     figure.supylabel("energy, over that of training", fontsize=8)
     return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write an SVG or PNG file; the same figure gives the same bytes."""
+    kind = path.suffix.removeprefix(".")
+    with atomic_path(path) as temporary, mpl.rc_context(STYLE | {"svg.hashsalt": "shiftmatch"}):
+        figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=_WITHOUT_DATE[kind])
+
+
+def inline_svg(figure: Figure, label: str) -> str:
+    """SVG that stands inside a page, has its colours, and is read aloud as `label`, which no other figure may have."""
+    buffer = io.StringIO()
+    with mpl.rc_context(STYLE | {"svg.hashsalt": label, "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=_WITHOUT_DATE["svg"])
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
+    size = re.search(r'viewBox="[^"]*"', drawn)
+    assert size is not None
+    opening = f'<svg class="plot" {size[0]} role="img" aria-label="{escape(label)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    content = drawn[drawn.index(">", size.start()) + 1 :]
+    return opening + re.sub("|".join(_VARIABLES), lambda found: _VARIABLES[found[0]], content)
 
 
 def styles_of(methods: Sequence[str], baseline: str, method: str) -> dict[str, Kind]:

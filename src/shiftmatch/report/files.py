@@ -1,42 +1,24 @@
-"""The files of a report but for its text: scores and how they were made, pictures, and every figure there is."""
+"""The files of a report but for its text: the scores it is made of, pictures, and every figure there is."""
 
-import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from shiftmatch.errors import DataNotFoundError, InputError
 from shiftmatch.evaluation.scores import Key, Score, Scores
 from shiftmatch.report import figures
-from shiftmatch.report.grid import PARTS
+from shiftmatch.report.figures import Draw, save_figure
 from shiftmatch.report.measures import layer_shifts, reliability
 from shiftmatch.report.summary import BASELINE, METHOD, Finding, find, method_in
-from shiftmatch.utils.files import atomic_path
 
 PICTURE = ".before-after"
 """What follows the name of the scores in the name of their picture."""
-
-Draw = Callable[[], Figure]
-DOTS_PER_INCH = 200
-_WITHOUT_DATE: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
-"""So that the same figure gives the same file; likewise the salt of the names inside it."""
-
-_VARIABLES = {colour: f"var(--c{index})" for index, colour in enumerate(figures.COLOURS)} | {
-    figures.INK: "var(--ink)",
-    figures.SOFT: "var(--soft)",
-    figures.LINE: "var(--line)",
-    figures.LOSS: "var(--loss)",
-}
-"""What a page calls the colours of figures, so that they follow its light and dark."""
 
 
 def open_scores(paths: Sequence[Path]) -> Scores:
@@ -62,27 +44,6 @@ def pictures_beside(paths: Sequence[Path]) -> list[Path]:
     return [place for place in places if place.is_file()]
 
 
-def made_here(scores: Scores) -> str:
-    """Whether corrupted images were made rather than read from the published files; nothing if that is not known."""
-    origins = [origin for sources in _mappings("sources", scores.provenance) for origin in sources.values()]
-    made = sum("made" in str(origin) for origin in origins)
-    if not made:
-        return ""
-    return "corruptions made here" if made == len(origins) else f"{made} of {len(origins)} corruptions made here"
-
-
-def protocol(scores: Scores) -> list[tuple[str, str]]:
-    """What was measured, then what the scores' file says of how: a name and a value each."""
-    measured = {
-        "data": scores.values("data"),
-        "methods": scores.values("method"),
-        "metrics": [metric for metric in scores.values("metric") if PARTS not in metric],
-        "seeds": scores.values("seed"),
-        "scores": len(scores),
-    }
-    return [*_flat("", measured), *_flat("", scores.provenance)]
-
-
 def _check_agreement(rows: Sequence[Score]) -> None:
     """Refuse two values of one cell: their mean would be the result of neither file."""
     known: dict[Score, float] = {}
@@ -98,33 +59,6 @@ def _check_agreement(rows: Sequence[Score]) -> None:
             )
 
 
-def _mappings(name: str, entries: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Everything of that name, at any depth: merged files keep one account each."""
-    for key, value in entries.items():
-        if isinstance(value, Mapping):
-            yield from [value] if key == name else _mappings(name, value)
-
-
-def _flat(prefix: str, entries: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Nested entries under their full names.
-
-    >>> list(_flat("", {"settings": {"seed": 0, "sizes": [1, 2]}, "command": "x"}))
-    [('settings: seed', '0'), ('settings: sizes', '1; 2'), ('command', 'x')]
-    """
-    for key, value in entries.items():
-        name = f"{prefix}: {key}" if prefix else str(key)
-        if isinstance(value, Mapping):
-            yield from _flat(name, value)
-        else:
-            yield name, _text(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "; ".join(map(_text, value))
-    return str(value)
-
-
 def write_figures(
     scores: Scores,
     folder: str | PathLike[str],
@@ -135,37 +69,17 @@ def write_figures(
 ) -> list[Path]:
     """Write each figure that there are scores for, named by data set, metric and kind of plot."""
     written = []
-    for name, figure in _figures(scores, baseline, method):
+    for name, draw in _figures(scores, baseline, method):
         path = Path(folder) / f"{name}.{kind}"
-        save_figure(figure, path)
+        save_figure(draw(), path)
         written.append(path)
     return written
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write an SVG or PNG file; the same figure gives the same bytes."""
-    kind = path.suffix.removeprefix(".")
-    with atomic_path(path) as temporary, mpl.rc_context(figures.STYLE | {"svg.hashsalt": "shiftmatch"}):
-        figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=_WITHOUT_DATE[kind])
-
-
-def inline_svg(figure: Figure, label: str) -> str:
-    """SVG that stands inside a page, has its colours, and is read aloud as `label`, which no other figure may have."""
-    buffer = io.StringIO()
-    with mpl.rc_context(figures.STYLE | {"svg.hashsalt": label, "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata=_WITHOUT_DATE["svg"])
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
-    size = re.search(r'viewBox="[^"]*"', drawn)
-    assert size is not None
-    opening = f'<svg class="plot" {size[0]} role="img" aria-label="{escape(label)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
-    content = drawn[drawn.index(">", size.start()) + 1 :]
-    return opening + re.sub("|".join(_VARIABLES), lambda found: _VARIABLES[found[0]], content)
 
 
 def figures_of(finding: Finding, scores: Scores, baseline: str, method: str) -> dict[str, Draw]:
     """What draws the figures of one metric, by kind; `scores` are those of its data set."""
     metric = finding.grid.measure.name
-    kinds: dict[str, Callable[..., Figure]] = {}
+    kinds: dict[str, Callable[..., Any]] = {}
     if len(finding.grid.severities) > 1:
         kinds |= {"severity curves": figures.severity_curves, "severity panels": figures.severity_panels}
     kinds["heat map"] = figures.heat_map
@@ -186,15 +100,15 @@ def figures_of_data(scores: Scores, baseline: str, method: str) -> dict[str, Dra
     return kinds
 
 
-def _figures(scores: Scores, baseline: str, method: str) -> Iterator[tuple[str, Figure]]:
+def _figures(scores: Scores, baseline: str, method: str) -> Iterator[tuple[str, Draw]]:
     method = method_in(scores.values("method"), method)
     for finding in find(scores, baseline, method):
         grid = finding.grid
         for kind, draw in figures_of(finding, scores.where(data=grid.data), baseline, method).items():
-            yield _slug(f"{grid.data} {grid.measure.name} {kind}"), draw()
+            yield _slug(f"{grid.data} {grid.measure.name} {kind}"), draw
     for data in scores.values("data"):
         for kind, draw in figures_of_data(scores.where(data=data), baseline, method).items():
-            yield _slug(f"{data} {kind}"), draw()
+            yield _slug(f"{data} {kind}"), draw
 
 
 def _slug(name: str) -> str:

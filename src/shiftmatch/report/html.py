@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.files import PICTURE, Draw, figures_of, figures_of_data, inline_svg, made_here, protocol
+from shiftmatch.report.figures import Draw, inline_svg
+from shiftmatch.report.files import PICTURE, figures_of, figures_of_data
 from shiftmatch.report.grid import Block, Change, Grid, blocks, group_of
 from shiftmatch.report.measures import CLEAN, Estimate, readable, show_p
 from shiftmatch.report.summary import (
@@ -26,8 +27,10 @@ from shiftmatch.report.summary import (
     headline,
     interval_note,
     losses,
+    made_here,
     method_in,
     method_lines,
+    protocol,
     scope,
     sentences,
 )

@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.files import made_here, protocol
 from shiftmatch.report.grid import CLEAN_CELL, MEAN, Block, Cell, Grid, Row, blocks, grid_of, row_of
 from shiftmatch.report.measures import CLEAN, Measure, readable
 from shiftmatch.report.summary import (
@@ -26,8 +25,10 @@ from shiftmatch.report.summary import (
     headline,
     interval_note,
     losses,
+    made_here,
     method_in,
     method_lines,
+    protocol,
     sentences,
 )
 from shiftmatch.utils.files import atomic_path

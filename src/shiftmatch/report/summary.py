@@ -1,13 +1,14 @@
-"""What a report says: every metric on every data set, and what methods gain over the baseline there."""
+"""What a report says: every metric on every data set, what methods gain over the baseline, how it was measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
+from typing import Any
 
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
-from shiftmatch.report.grid import CLEAN_CELL, Cell, Change, Grid, grids
+from shiftmatch.report.grid import CLEAN_CELL, PARTS, Cell, Change, Grid, grids
 from shiftmatch.report.measures import CLEAN, UNKNOWN, readable, show_p
 
 BASELINE, METHOD = "plain", "ShiftMatch"
@@ -259,3 +260,51 @@ def _enumerated(severities: Sequence[int]) -> str:
     if len(first) > 1 and last - first[0] == len(first):
         return f"severities {first[0]} to {last}"
     return f"severities {', '.join(map(str, first))} and {last}"
+
+
+def made_here(scores: Scores) -> str:
+    """Whether corrupted images were made rather than read from the published files; nothing if that is not known."""
+    origins = [origin for sources in _mappings("sources", scores.provenance) for origin in sources.values()]
+    made = sum("made" in str(origin) for origin in origins)
+    if not made:
+        return ""
+    return "corruptions made here" if made == len(origins) else f"{made} of {len(origins)} corruptions made here"
+
+
+def protocol(scores: Scores) -> list[tuple[str, str]]:
+    """What was measured, then what the scores' file says of how: a name and a value each."""
+    measured = {
+        "data": scores.values("data"),
+        "methods": scores.values("method"),
+        "metrics": [metric for metric in scores.values("metric") if PARTS not in metric],
+        "seeds": scores.values("seed"),
+        "scores": len(scores),
+    }
+    return [*_flat("", measured), *_flat("", scores.provenance)]
+
+
+def _mappings(name: str, entries: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Everything of that name, at any depth: merged files keep one account each."""
+    for key, value in entries.items():
+        if isinstance(value, Mapping):
+            yield from [value] if key == name else _mappings(name, value)
+
+
+def _flat(prefix: str, entries: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Nested entries under their full names.
+
+    >>> list(_flat("", {"settings": {"seed": 0, "sizes": [1, 2]}, "command": "x"}))
+    [('settings: seed', '0'), ('settings: sizes', '1; 2'), ('command', 'x')]
+    """
+    for key, value in entries.items():
+        name = f"{prefix}: {key}" if prefix else str(key)
+        if isinstance(value, Mapping):
+            yield from _flat(name, value)
+        else:
+            yield name, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "; ".join(map(_text, value))
+    return str(value)

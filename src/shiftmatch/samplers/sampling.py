@@ -15,8 +15,7 @@ from shiftmatch.models import Architecture
 from shiftmatch.samplers.posterior import Params, Posterior, frozen_hash, params_of
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import content_hash
-from shiftmatch.utils.modes import restoring_grad_mode
-from shiftmatch.utils.parallel import track
+from shiftmatch.utils.parallel import restoring_grad_mode, track
 from shiftmatch.utils.processes import map_over_processes
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 

@@ -99,14 +99,14 @@ def frost_folder(root: str | os.PathLike[str] | None = None) -> Path:
     return data_folder(root) / "frost"
 
 
-PACKAGES = ("shiftmatch", "torch", "numpy", "scipy", "pillow")
+PACKAGES = ("shiftmatch", "torch", "numpy", "pillow")
 
 
 def versions() -> dict[str, str]:
     """The versions of what determines results.
 
     >>> list(versions())
-    ['shiftmatch', 'torch', 'numpy', 'scipy', 'pillow']
+    ['shiftmatch', 'torch', 'numpy', 'pillow']
     """
     return {package: version(package) for package in PACKAGES}
 

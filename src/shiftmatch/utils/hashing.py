@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache, partial
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, no_type_check
 
 import numpy as np
 import torch
@@ -69,6 +69,7 @@ def _tensor_hash(tensor: Tensor) -> str:
     return digest.hexdigest()[:16]
 
 
+@no_type_check  # of every part by itself; the tests, which check types at run time, would spend most of their time here
 class _Reader:
     """Goes through a value, part by part; a part that holds itself is entered once."""
 

@@ -1,4 +1,4 @@
-"""Work shared between threads, or between processes, and bars that show how far it is."""
+"""Work shared between threads, or between processes; settings of PyTorch that are put back; progress bars."""
 
 import multiprocessing
 import os
@@ -86,6 +86,24 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def restoring_grad_mode() -> Iterator[None]:
+    """Afterwards gradients are recorded, or not, as before; also a decorator.
+
+    Ctrl-C in the middle of entering `torch.no_grad()`, of an optimiser's step or of a deep copy would leave it changed.
+
+    >>> with restoring_grad_mode():
+    ...     _ = torch.no_grad().__enter__()
+    >>> torch.is_grad_enabled()
+    True
+    """
+    before = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(before)
 
 
 def _submit(pool: ProcessPoolExecutor, function: Callable[..., Any], items: Iterable[Any]) -> Iterator[Any]:

@@ -1,11 +1,14 @@
 """Settings for all tests."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import settings
 
+# Some virtual machines announce AMX and stop a process that uses it: a half-precision layer of plain PyTorch does.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 torch.set_num_threads(1)  # the tests run in several processes
 settings.register_profile("shiftmatch", deadline=None, derandomize=True)
 settings.load_profile("shiftmatch")

@@ -37,7 +37,8 @@ PAPER = "ShiftMatch (paper)"
 ROWS, SPECTRUM, AUTO = OURS = ("ShiftMatch: rows and columns", "ShiftMatch: spectrum", "ShiftMatch: auto")
 """What this package makes of it, beside the published method."""
 
-METRICS = ("accuracy", "log_likelihood", "brier", "ece", "ece_equal_count", "reliability")
+RELIABILITY = "reliability"
+METRICS = ("accuracy", "log_likelihood", "brier", "ece", "ece_equal_count", RELIABILITY)
 """All that any of the figures needs, so that they share the cells on disk."""
 
 TRAINING_SET, NEW_SET = "cifar10", "cifar10.1-v6"
@@ -90,9 +91,18 @@ class CifarSetting:
     draws: int | None = None  # of a posterior, evenly spread; all unless said
 
     def evaluate(
-        self, combinations: Sequence[Combination], data: Root, folder: Path, *, stream: str | None = None
+        self,
+        combinations: Sequence[Combination],
+        data: Root,
+        folder: Path,
+        *,
+        stream: str | None = None,
+        reliability: bool = False,
     ) -> Scores:
-        """Score the combinations; those whose networks or images are not on this machine are left out, and named."""
+        """Score the combinations; those whose networks or images are not on this machine are left out, and named.
+
+        Curves of reliability are many rows: they are kept with the cells, and given where they are asked for.
+        """
         predictors, missing = self.predictors(combinations, data, folder)
         scores = evaluate(
             predictors,
@@ -105,7 +115,8 @@ class CifarSetting:
             workers=self.workers,
             note={"networks": asdict(self.networks), "statistics from": self.train, "draws": self.draws or "all"},
         )
-        return Scores(scores.rows, {**scores.provenance, LEFT_OUT: missing}, scores.correct)
+        rows = [row for row in scores.rows if reliability or not row.metric.startswith(RELIABILITY)]
+        return Scores(rows, {**scores.provenance, LEFT_OUT: missing}, scores.correct)
 
     def suite(self, data: Root) -> Suite:
         """The corrupted test images."""
@@ -181,6 +192,13 @@ class ReleasedSetting:
             data=f"{name} · cifar10-c",
             note={"statistics from": self.train},
         )
+
+
+def joined(scores: Scores, others: Scores) -> Scores:
+    """Scores of two settings in one table; how the second ones were made stands under "posteriors"."""
+    left_out = {**scores.provenance[LEFT_OUT], **others.provenance[LEFT_OUT]}
+    provenance = {**scores.provenance, "posteriors": others.provenance, LEFT_OUT: left_out}
+    return Scores([*scores.rows, *others.rows], provenance, {**scores.correct, **others.correct})
 
 
 def _robust(method: str, networks: Sequence[nn.Module], train: LazySequence[Tensor], file: Path) -> Predictor:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from paper.cifar import BATCHNORM, OURS, PAPER, PLAIN, CifarSetting, Combination, known
+from paper.cifar import BATCHNORM, OURS, PAPER, PLAIN, SPECTRUM, CifarSetting, Combination, known
 from paper.claims import Claim, beats, beside, gain, has
 from paper.plots import grouped_bars
 from paper.run import Figures, Root
@@ -56,7 +56,8 @@ class Gains:
 
     def compare(self, scores: Scores) -> list[Claim]:
         """The order of the methods, the three tables, and how our ways compare with the published one."""
-        pairs = dict.fromkeys(PUBLISHED, "yes") | dict.fromkeys(((ours, PAPER) for ours in OURS), "ours")
+        own = [(SPECTRUM, PLAIN), *((ours, PAPER) for ours in OURS)]
+        pairs = dict.fromkeys(PUBLISHED, "yes") | dict.fromkeys(own, "ours")
         order = [
             found._replace(published=pairs[better, worse])
             for kind, (better, worse) in product(KINDS, pairs)

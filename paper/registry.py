@@ -46,21 +46,24 @@ CIFAR = {
         severities=(1, 5),
         workers=1,
     ),
-    "small": CifarSetting(NETWORKS["small"], images=500, train=2000, batch=500, severities=(5,), draws=4),
+    "small": CifarSetting(NETWORKS["small"], images=1000, train=4000, batch=1000, severities=(1, 3, 5)),
     "paper": CifarSetting(),
 }
 """The setting of Figures 1 and 4 and of the appendix."""
 
+_SEVERE = replace(CIFAR["small"], severities=(5,))
 _ABLATION = {
     "tiny": Ablation(CIFAR["tiny"], SGD, (INPUT, AFTER, JOINT, ONE_SHOT)),
-    "small": Ablation(replace(CIFAR["small"], corruptions=_FEW), SGD, (INPUT, AFTER, JOINT, ONE_SHOT)),
+    "small": Ablation(replace(_SEVERE, corruptions=_FEW), SGD, (INPUT, AFTER, JOINT, ONE_SHOT)),
     "paper": Ablation(CIFAR["paper"]),
 }
 _AFFORDED = (PLAIN, BATCHNORM, PAPER, SPECTRUM)
-_CURVES = {size: SeverityCurves(setting) for size, setting in CIFAR.items()} | {
-    "small": SeverityCurves(CIFAR["small"], (PLAIN, PAPER, SPECTRUM))
+_CURVES = {
+    "tiny": SeverityCurves(CIFAR["tiny"], drawn=replace(CIFAR["tiny"], severities=(5,))),
+    "small": SeverityCurves(CIFAR["small"], (PLAIN, PAPER, SPECTRUM), drawn=replace(_SEVERE, images=500, batch=500)),
+    "paper": SeverityCurves(),
 }
-_MIXED = CIFAR | {"small": replace(CIFAR["small"], corruptions=_FEW)}
+_MIXED = CIFAR | {"small": replace(_SEVERE, corruptions=_FEW)}
 _DETECTION = {
     "tiny": Detection(CIFAR["tiny"], ("fashion-mnist",), depth=8),
     "small": Detection(CIFAR["small"], ("fashion-mnist", "mnist"), draws=10, depth=20),

@@ -5,11 +5,11 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 
-from paper.cifar import AUTO, NEW_SET, PAPER, PLAIN, SPECTRUM, CifarSetting, Combination, known
+from paper.cifar import AUTO, NEW_SET, PAPER, PLAIN, SPECTRUM, CifarSetting, Combination, joined, known
 from paper.claims import CLEAN, Claim, Verdict, beats, has, helped, mean, stated
 from paper.plots import against, per_corruption
 from paper.run import Figures, Root
-from paper.training import ENSEMBLE, HMC, KINDS, SGD
+from paper.training import ENSEMBLE, HMC, KINDS, SGD, SGHMC, VI
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.figures import reliability_diagram, severity_curves
 
@@ -31,19 +31,31 @@ DECIDED = (SGD, ENSEMBLE, HMC)
 """The kinds that are also matched with the strength that is decided for each batch; it takes three passes."""
 
 
+DRAWN = (SGHMC, VI, HMC)
+"""The kinds with many networks."""
+
+
 @dataclass(frozen=True)
 class SeverityCurves:
-    """Accuracy and log-likelihood against severity, the mean over the corruptions."""
+    """Accuracy and log-likelihood against severity, the mean over the corruptions.
+
+    Draws may have a setting of their own, with fewer images and severities.
+    """
 
     setting: CifarSetting = field(default_factory=CifarSetting)
     methods: tuple[str, ...] = (PLAIN, PAPER, SPECTRUM, AUTO)
     kinds: tuple[str, ...] = KINDS
+    drawn: CifarSetting | None = None
 
     def run(self, data: Root, folder: Path) -> Scores:
         """Score every kind of network by itself, matched as published, and matched as this package does by default."""
         every = [Combination(kind, method) for method in known(self.methods) for kind in self.kinds]
         chosen = [each for each in every if each.method != AUTO or each.kind in DECIDED]
-        return self.setting.evaluate([*chosen, *MATCHED_ELSEWHERE], data, folder)
+        wanted = [*chosen, *MATCHED_ELSEWHERE]
+        if self.drawn is None:
+            return self.setting.evaluate(wanted, data, folder)
+        found = self.setting.evaluate([each for each in wanted if each.kind not in DRAWN], data, folder)
+        return joined(found, self.drawn.evaluate([each for each in wanted if each.kind in DRAWN], data, folder))
 
     def plot(self, scores: Scores) -> Figures:
         """A line for each method."""
@@ -53,7 +65,7 @@ class SeverityCurves:
     def compare(self, scores: Scores) -> list[Claim]:
         """Matching helps each kind; matched HMC is above all baselines; statistics of new images do nearly as well.
 
-        That the spectrum is no worse than the published method is this package's own claim, and is judged likewise.
+        What is said of the spectrum is this package's own claim, and is judged likewise.
         """
         every = [(kind, metric) for metric in METRICS for kind in KINDS]
         own = (beats(scores, f"{kind} + {PAPER}", kind, metric=metric) for kind, metric in every)
@@ -63,8 +75,10 @@ class SeverityCurves:
             clean = mean(scores, HMC, clean=True)
             found.append(stated("HMC is above 90 % on clean images", clean, (HMC_CLEAN, inf), scale=100, unit=" %"))
         new = (beats(scores, each.name, f"{each.kind} + {PAPER}", margin=SMALL_PENALTY) for each in MATCHED_ELSEWHERE)
-        pairs = ((kind, ours, worse) for kind in KINDS for ours, worse in ((SPECTRUM, PAPER), (AUTO, SPECTRUM)))
-        own_ways = [beats(scores, f"{kind} + {ours}", f"{kind} + {worse}") for kind, ours, worse in pairs]
+        pairs = ((SPECTRUM, PLAIN), (SPECTRUM, PAPER), (AUTO, SPECTRUM))
+        own_ways = [
+            beats(scores, *(Combination(kind, method).name for method in pair)) for kind in KINDS for pair in pairs
+        ]
         return [*found, *chain(*new), *(claim._replace(published="ours") for claim in chain(*own_ways))]
 
 
@@ -100,7 +114,7 @@ class Calibration:
     def run(self, data: Root, folder: Path) -> Scores:
         """Score them; the reliability curves come along."""
         every = [Combination(kind, method) for method in known(self.methods) for kind in (SGD, ENSEMBLE, HMC)]
-        return self.setting.evaluate(every, data, folder)
+        return self.setting.evaluate(every, data, folder, reliability=True)
 
     def plot(self, scores: Scores) -> Figures:
         """Both against severity, one against the other, and the reliability curves under corruption."""

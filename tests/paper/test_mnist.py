@@ -24,10 +24,10 @@ def test_the_ensemble_under_the_prior_of_hmc_is_trained_once(tmp_path: Path) -> 
 
 
 def test_hmc_is_compared_with_both_ensembles_by_name() -> None:
-    names = (HMC, f"{HMC} + ShiftMatch (paper)", ENSEMBLE, SAME_PRIOR)
+    names = (HMC, f"{HMC} + ShiftMatch (paper)", f"{HMC} + ShiftMatch: spectrum", ENSEMBLE, SAME_PRIOR)
     cells = ("fog", "translate")
     rows = [Score(name, "mnist-c", cell, None, "accuracy", 0.5, 0, 100, 0.05) for name in names for cell in cells]
-    claims = " ".join(claim.what for claim in MnistPosteriors().compare(Scores(rows)))
-    assert "weight decay 8.33" in claims
-    assert "weight decay 100" in claims
+    claims = MnistPosteriors().compare(Scores(rows))
+    for decay in ("weight decay 8.33", "weight decay 100"):
+        assert [claim.published for claim in claims if decay in claim.what] == ["yes", "ours"]
     assert Ensemble().weight_decay == 100.0

@@ -32,12 +32,12 @@ from shiftmatch.data.images import Labelled
 from shiftmatch.data.inventory import load
 from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.evaluation.suites import Suite
-from shiftmatch.matching.decision import averaged
+from shiftmatch.matching.decision import decide
 from shiftmatch.matching.instrument import instrument
 from shiftmatch.matching.match import fit, match
 from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.matching.strength import candidate
+from shiftmatch.matching.strength import nested_family
 from shiftmatch.metrics.registry import measure
 from shiftmatch.report.figures import heat_map
 from shiftmatch.utils.hashing import content_hash
@@ -76,10 +76,9 @@ def auto_of(*names: str) -> Callable[[Answers], Tensor]:
     """The mean of probabilities with the weights of `strength="auto"`."""
 
     def answer(answers: Answers) -> Tensor:
-        classes = answers[PLAIN].shape[1]
+        family, classes = {name: answers[name] for name in names}, answers[PLAIN].shape[1]
         shares = torch.full((classes,), 1 / classes, dtype=torch.float64)  # as in training
-        family = {name: candidate(answers[name], step, shares) for step, name in enumerate(names)}
-        return averaged(family, (names[1], names[2]), {})[1]
+        return decide(nested_family(family, shares), (names[1], names[2])).answer(family)
 
     return answer
 

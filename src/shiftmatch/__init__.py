@@ -35,11 +35,12 @@ from shiftmatch.matching.diagnosis import Diagnosis, diagnose
 from shiftmatch.matching.match import MatchedModel, fit, match
 from shiftmatch.matching.matched import load
 from shiftmatch.matching.members import fit_members, load_members, match_members
+from shiftmatch.matching.memory import StreamModel
 from shiftmatch.matching.presets import Preset, paper
 from shiftmatch.matching.selection import sites
 from shiftmatch.matching.site import Layout, Site, Sites
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.matching.stream import StreamModel, stream
+from shiftmatch.matching.stream import AutoStreamModel, stream
 from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.samplers.posterior import Posterior
 from shiftmatch.samplers.sampling import sample
@@ -60,6 +61,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AutoMatchedModel",
+    "AutoStreamModel",
     "ChannelCovariance",
     "ChannelJoint",
     "ChannelMoments",

@@ -12,7 +12,7 @@ from functools import cache
 from inspect import unwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import made_scores
 import numpy as np
@@ -45,6 +45,8 @@ from shiftmatch.matching.members import load_members
 from shiftmatch.metrics.registry import Measured
 from shiftmatch.models import Architecture, Preprocessing, load_weights
 from shiftmatch.samplers import import_hmc
+
+Strength: TypeAlias = Literal["full", "auto"]
 
 NETWORK = Architecture("mlp", {"inputs": 4, "hidden": [3], "classes": 2})
 PIXELS = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 4), np.uint8)
@@ -247,19 +249,25 @@ def _matched(folder: Path) -> list[bytes]:
     return [_bytes(folder / "x.safetensors", sm.match(*_network()).save)]
 
 
-def _memory(folder: Path) -> list[bytes]:
-    (camera := sm.stream(*_network()))(DIGITS[:8])
-    return [_bytes(folder / "x.safetensors", camera.save_memory)]
+def _memory(strength: Strength) -> Callable[[Path], list[bytes]]:
+    def seeds(folder: Path) -> list[bytes]:
+        (camera := sm.stream(*_network(), strength=strength))(DIGITS[:8])
+        return [_bytes(folder / "x.safetensors", camera.save_memory)]
+
+    return seeds
 
 
-def _read_memory(path: Path) -> object:
-    (camera := _camera()).load_memory(path)
-    return camera(DIGITS[:1])
+def _read_memory(strength: Strength) -> Callable[[Path], object]:
+    def read(path: Path) -> object:
+        (camera := _camera(strength)).load_memory(path)
+        return camera(DIGITS[:1])
+
+    return read
 
 
 @cache
-def _camera() -> sm.StreamModel:
-    return sm.stream(*_network())
+def _camera(strength: Strength) -> sm.StreamModel | sm.AutoStreamModel:
+    return sm.stream(*_network(), strength=strength)
 
 
 def _run(file: str) -> Callable[[Path], list[bytes]]:
@@ -325,7 +333,8 @@ TARGETS: dict[str, Target] = {
     "posterior": Target("x.safetensors", _posterior, _read_posterior, damage_safetensors),
     "members": Target("x.safetensors", _members, _read_members, damage_safetensors),
     "matched network": Target("x.safetensors", _matched, lambda path: sm.load(path, _network()[0]), damage_safetensors),
-    "stream memory": Target("x.safetensors", _memory, _read_memory, damage_safetensors),
+    "stream memory": Target("x.safetensors", _memory("full"), _read_memory("full"), damage_safetensors),
+    "auto stream memory": Target("x.safetensors", _memory("auto"), _read_memory("auto"), damage_safetensors),
     "run state": Target("state.safetensors", _run("state.safetensors"), _read_run, damage_safetensors),
     "run draw": Target("draw-00000.safetensors", _run("draw-00000.safetensors"), _read_run, damage_safetensors),
     "exported .pt2": Target("x.pt2", _exported(".pt2"), exported_metadata, damage_zip),

@@ -14,7 +14,7 @@ import shiftmatch as sm
 from shiftmatch.errors import StatisticsMismatchError
 from shiftmatch.matching.classes import ClassMoments, class_shares, extrapolated, image_moments, moment_distance
 from shiftmatch.matching.observed import Observed
-from shiftmatch.matching.strength import candidate
+from shiftmatch.matching.strength import nested_family
 
 CLASSES = 4
 
@@ -145,8 +145,9 @@ def test_a_member_that_calls_everything_one_class_counts_for_nothing_in_a_batch_
     prior = torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float64)
     collapsed = torch.tensor([9.0, 0.0, 0.0, 0.0]).expand(80, CLASSES).log_softmax(-1)
     spread = (4 * torch.eye(CLASSES)).repeat(80 // CLASSES, 1).log_softmax(-1)
-    assert candidate(collapsed, 0).score > candidate(spread, 1).score  # it is surer
-    assert candidate(collapsed, 0, prior).score < candidate(spread, 1, prior).score - 10
+    unknown, known = (nested_family({"one": collapsed, "other": spread}, shares) for shares in (None, prior))
+    assert unknown["one"].score > unknown["other"].score  # it is surer
+    assert known["one"].score < known["other"].score - 10
 
 
 def test_shares_that_bring_features_no_nearer_are_not_believed(

@@ -21,8 +21,8 @@ from shiftmatch.deploy.step import StreamStep
 from shiftmatch.errors import ExportError, FileFormatError, InputError
 from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.match import MatchedModel
+from shiftmatch.matching.memory import StreamModel
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.matching.stream import StreamModel
 from shiftmatch.utils.files import atomic_path, parsing
 from shiftmatch.utils.hashing import weights_hash
 

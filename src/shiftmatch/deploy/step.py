@@ -8,7 +8,7 @@ from shiftmatch.errors import ExportError
 from shiftmatch.matching.inputs import logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument, without_sites
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
-from shiftmatch.matching.stream import StreamModel
+from shiftmatch.matching.memory import StreamModel
 from shiftmatch.matching.twin import TwinModel
 
 Memory = tuple[Tensor, Tensor, Tensor]

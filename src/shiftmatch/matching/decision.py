@@ -44,6 +44,10 @@ class Decision:
             tuple(groups),
         )
 
+    def answer(self, answers: Mapping[str, Float[Tensor, "b k"]]) -> Float[Tensor, "b k"]:
+        """The log-probabilities that the members' answers come to."""
+        return (mixture(answers, self.weights) / self.temperature).log_softmax(-1)
+
     def __str__(self) -> str:
         if self.groups:
             sizes = ", ".join(str(group.images) for group in self.groups)
@@ -77,28 +81,37 @@ class Candidate(NamedTuple):
     score: float
 
 
-def averaged(
+def decide(
     candidates: Mapping[str, Candidate],
     compared: tuple[str, str],
-    shares: dict[str, float],
+    shares: Mapping[str, float] | None = None,
     *,
     few_classes: bool = False,
-) -> tuple[Decision, Float[Tensor, "b k"]]:
+) -> Decision:
     """The mean of the candidates with weights exp(score), as sure as two of them agree."""
-    log_p = torch.stack([candidate.log_p for candidate in candidates.values()])
-    log_weights = log_p.new_tensor([candidate.score for candidate in candidates.values()]).log_softmax(0)
-    mixed = torch.logsumexp(log_p + log_weights[:, None, None], 0)
+    scores = torch.tensor([candidate.score for candidate in candidates.values()], dtype=torch.float64)
+    weights = dict(zip(candidates, scores.softmax(0).tolist(), strict=True))
+    mixed = mixture({name: candidate.log_p.detach() for name, candidate in candidates.items()}, weights)
     one, other = (candidates[name].log_p.argmax(-1) for name in compared)
-    temperature = agreement_temperature(mixed.detach(), one, other)
-    decision = Decision(
-        dict(zip(candidates, log_weights.exp().tolist(), strict=True)),
+    return Decision(
+        weights,
         {name: candidate.entropy for name, candidate in candidates.items()},
-        temperature,
+        agreement_temperature(mixed, one, other),
         len(mixed),
-        shares,
+        dict(shares or {}),
         few_classes,
     )
-    return decision, (mixed / temperature).log_softmax(-1)
+
+
+def mixture(answers: Mapping[str, Float[Tensor, "b k"]], weights: Mapping[str, float]) -> Float[Tensor, "b k"]:
+    """The logarithm of the weighted mean of probabilities.
+
+    >>> sure, unsure = torch.tensor([[0.9, 0.1]]).log(), torch.tensor([[0.5, 0.5]]).log()
+    >>> mixture({"one": sure, "other": unsure}, {"one": 0.5, "other": 0.5}).exp()
+    tensor([[0.7000, 0.3000]])
+    """
+    log_p = torch.stack([answers[name] for name in weights])
+    return torch.logsumexp(log_p + log_p.new_tensor(list(weights.values())).log()[:, None, None], 0)
 
 
 def mean_entropy(log_p: Float[Tensor, "b k"]) -> float:

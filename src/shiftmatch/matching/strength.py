@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from shiftmatch.matching.classes import TINY, class_shares, divergence, evidence, extrapolated
-from shiftmatch.matching.decision import Candidate, Decision, averaged, mean_entropy
+from shiftmatch.matching.decision import Candidate, Decision, decide, mean_entropy
 from shiftmatch.matching.groups import find_groups
 from shiftmatch.matching.inputs import Inputs, logits_of
 from shiftmatch.matching.instrument import without_sites
@@ -113,15 +113,17 @@ class AutoMatchedModel(nn.Module):
             return Decision({PLAIN: 1.0}, {PLAIN: mean_entropy(plain)}, 1.0, len(plain)), plain
         spectrum, seen = observed(self.full, inputs)
         prior = self.statistics.class_shares if len(spectrum) else None
-        shares = None if prior is None else class_shares(spectrum, prior)
-        if prior is not None and shares is not None and (_differs(spectrum, shares, prior) or _shows_classes(seen)):
-            if decided := self._by_class(inputs, {PLAIN: plain, SPECTRUM: spectrum}, seen.distance, prior):
-                return decided
-            prior = None  # shares are not known, so answers with other ones than in training may be right
+        known = None if _shows_classes(seen) else known_shares(spectrum, self.statistics)
+        starts, by_class = {PLAIN: plain, SPECTRUM: spectrum}, None
+        if prior is not None and known is None:
+            by_class = self._by_class(inputs, starts, seen.distance, prior)
+        if by_class is not None:
+            return by_class
         moments = logits_of(self.moments(*inputs.args, **inputs.kwargs)).log_softmax(-1)
         family = {PLAIN: plain, MOMENTS: moments, SPECTRUM: spectrum}
-        candidates = {name: candidate(log_p, step, prior) for step, (name, log_p) in enumerate(family.items())}
-        return averaged(candidates, (MOMENTS, SPECTRUM), self._named(shares))
+        shares = None if prior is None else class_shares(spectrum, prior)
+        decision = decide(nested_family(family, known), (MOMENTS, SPECTRUM), self._named(shares))
+        return decision, decision.answer(family)
 
     def _by_class(
         self, inputs: Inputs, starts: Mapping[str, Tensor], distance: float, prior: Tensor
@@ -147,7 +149,8 @@ class AutoMatchedModel(nn.Module):
                 answer = _answered(log_p, shares[name], prior)
             candidates[name] = Candidate(answer, cost, -CLASSES_WEIGHT * cost)
         first, second, *_ = sorted(candidates, key=lambda name: candidates[name].entropy)
-        return averaged(candidates, (first, second), self._named(shares[first]), few_classes=True)
+        decision = decide(candidates, (first, second), self._named(shares[first]), few_classes=True)
+        return decision, decision.answer({name: candidate.log_p for name, candidate in candidates.items()})
 
     def _chain(self, inputs: Inputs, log_p: Tensor, start: str, prior: Tensor) -> tuple[Tensor, Observed]:
         """Estimate shares, match to them, and so on; what is said in the end, and what its pass has shown.
@@ -177,12 +180,23 @@ class AutoMatchedModel(nn.Module):
         return dict(zip(names if len(names) == len(values) else map(str, range(len(values))), values, strict=True))
 
 
-def candidate(log_p: Float[Tensor, "b k"], step: int, prior: Float[Tensor, "k"] | None = None) -> Candidate:
-    """One of the nested family, so many steps from the plain network; `prior` are class shares that the batch has."""
-    cost = mean_entropy(log_p)
-    if prior is not None:
-        cost += max(0.0, evidence(log_p, class_shares(log_p, prior), prior))
-    return Candidate(log_p, cost, -CONFIDENCE_POWER * log(cost + MIN_ENTROPY) - STEP * step)
+def nested_family(
+    answers: Mapping[str, Float[Tensor, "b k"]], shares: Float[Tensor, "k"] | None
+) -> dict[str, Candidate]:
+    """The members of the nested family, from the plain network on; `shares` of classes, where they are known."""
+    found = {}
+    for step, (name, log_p) in enumerate(answers.items()):
+        cost = mean_entropy(log_p)
+        if shares is not None:
+            cost += max(0.0, evidence(log_p, class_shares(log_p, shares), shares))
+        found[name] = Candidate(log_p, cost, -CONFIDENCE_POWER * log(cost + MIN_ENTROPY) - STEP * step)
+    return found
+
+
+def known_shares(spectrum: Float[Tensor, "b k"], statistics: Statistics) -> Float[Tensor, "k"] | None:
+    """Those of training, unless the matched network sees other ones, or there are none."""
+    prior = statistics.class_shares if len(spectrum) else None
+    return None if prior is None or _differs(spectrum, class_shares(spectrum, prior), prior) else prior
 
 
 def _answered(log_p: Tensor, shares: Tensor, prior: Tensor) -> Tensor:

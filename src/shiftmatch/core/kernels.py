@@ -13,7 +13,6 @@ from types import ModuleType
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import pad
 
 from shiftmatch.core.basis import dct_matrix
 from shiftmatch.core.moments import CONSTANT_RTOL
@@ -53,12 +52,19 @@ def serve(x: Tensor, *others: Tensor) -> bool:
     )
 
 
-def match(x: Images, target: Target, of_moments: float, of_shape: float, of_means: float) -> Images:
-    """`Spectrum.transport` of served features with these shrinkages."""
+def match(
+    x: Images,
+    target: Target,
+    shrinkages: tuple[float, float, float],
+    before: tuple[Tensor, Tensor] | None = None,
+    out: Images | None = None,
+) -> Images:
+    """`Spectrum.transport` of served features, of which scale and shift may be taken `before`; `out` may be `x`."""
     assert _kernels is not None
-    out, known = torch.empty_like(x), [target[name].data_ptr() for name in TARGET]
-    settings = (CONSTANT_RTOL**2, of_moments, of_shape, of_means)
-    if not _kernels.match(x.data_ptr(), out.data_ptr(), *_shape(x), tuple(known), settings):
+    out, known = torch.empty_like(x) if out is None else out, tuple(target[name].data_ptr() for name in TARGET)
+    affine = (before[0].data_ptr(), before[1].data_ptr()) if before else (0, 0)
+    settings = (CONSTANT_RTOL**2, *shrinkages)
+    if not _kernels.match(x.data_ptr(), out.data_ptr(), *_shape(x), known, settings, affine):
         raise NonFiniteError(NOT_FINITE)
     return out
 
@@ -92,11 +98,10 @@ def _shape(x: Images) -> tuple[int, ...]:
 
 @cache
 def _matrices(h: int, w: int) -> Tensor:
-    """E and O of both axes, as they are and transposed, rows filled up to whole vectors."""
-    assert _kernels is not None
-    lanes, parts = _kernels.LANES, []
+    """E and O of both axes, as they are and transposed."""
+    parts = []
     for side in (h, w):
         matrix = dct_matrix(side).float()
         even, odd = matrix[::2, : (side + 1) // 2], matrix[1::2, : side // 2]
-        parts += [pad(part, (0, -part.shape[1] % lanes)).flatten() for part in (even, odd, even.mT, odd.mT)]
+        parts += [part.flatten() for part in (even, odd, even.mT, odd.mT)]
     return torch.cat(parts)

@@ -179,7 +179,7 @@ class Spectrum:
         if watched or "matrix0" not in target:
             return _transport(self, x, target, prior, images)
         if kernels.serve(x, target["mean"]):
-            return kernels.match(x, target, *_shrinkages(prior, images))  # type: ignore[arg-type]
+            return kernels.match(x, target, shrinkages_for(prior, images))  # type: ignore[arg-type]
         return _transport_in_place(self, x, target, prior, images)
 
     def overwrite(self, x: Features, target: Target, prior: Prior, images: Size, before: ChannelAffine) -> Features:
@@ -223,7 +223,7 @@ class Spectrum:
     def gain_and_offset(self, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
         """Both steps as one gain and one offset per coefficient."""
         channel = _channel_moments(test.mean, test.variance, target)
-        moments, shape, of_means = _shrinkages(prior, test.images)
+        moments, shape, of_means = shrinkages_for(prior, test.images)
         stays, a, b = _channel_map(*channel, target["channel_mean"], target["channel_variance"], moments)
         away = torch.addcmul(-target["mean"], b, target["unit"])  # b − m°
         delta = torch.addcmul(away, a, test.mean)  # m₁ − m°
@@ -342,7 +342,7 @@ def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
     return torch.addcmul(offset, gain, z)
 
 
-def _shrinkages(prior: Prior, images: Count) -> tuple[float | Tensor, float | Tensor, float | Tensor]:
+def shrinkages_for(prior: Prior, images: Count) -> tuple[float | Tensor, float | Tensor, float | Tensor]:
     """The share of the training data in the channels' moments, in the variances of frequencies, and in their means."""
     moments, shape = prior
     return tuple(shrinkage_for(n, images) for n in (moments, shape, MEAN_PRIOR_RATIO * shape))  # type: ignore[return-value]

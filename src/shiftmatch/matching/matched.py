@@ -15,10 +15,10 @@ from shiftmatch.errors import (
     SmallBatchWarning,
     StatisticsMismatchError,
 )
+from shiftmatch.matching.fused import fused_sites
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule
 from shiftmatch.matching.matcher import SiteMatcher
-from shiftmatch.matching.overwriting import overwriting_sites
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.files import parsing
@@ -71,9 +71,9 @@ class MatchedModel(TwinModel):
         dtype = next((torch.float64 for p in model.parameters() if p.dtype == torch.float64), torch.float32)
         matchers = {entry.site: SiteMatcher(entry, prior, dtype, across_processes) for entry in statistics.values()}
         self.sites = nn.ModuleList(matchers.values())
-        lean = overwriting_sites(model, matchers) if statistics.batchnorm == "eval" and not across_processes else {}
-        self.network = instrument(model, {**matchers, **lean}, statistics.batchnorm, instead=lean)
-        for operation in lean.values():
+        fused = fused_sites(model, matchers) if statistics.batchnorm == "eval" and not across_processes else {}
+        self.network = instrument(model, {**matchers, **fused}, statistics.batchnorm, instead=fused)
+        for operation in fused.values():
             operation.connect(self.network)
         self._counts_calls = needs_call_counts(matchers)
         self.sites.to(next((p.device for p in model.parameters()), None))

@@ -2,10 +2,10 @@
 
     python -m paper.recipes.mnist_lenet chain gaussian 0    # one chain; the same command resumes after an interruption
     python -m paper.recipes.mnist_lenet chain gaussian 1
-    python -m paper.recipes.mnist_lenet chain empcov 0
-    python -m paper.recipes.mnist_lenet chain empcov 1
+    python -m paper.recipes.mnist_lenet chain empcov 0 --draws 20
+    python -m paper.recipes.mnist_lenet chain empcov 1 --draws 20
     python -m paper.recipes.mnist_lenet pack gaussian       # merge, diagnose, write src/shiftmatch/demo/embedded/
-    python -m paper.recipes.mnist_lenet pack empcov
+    python -m paper.recipes.mnist_lenet pack empcov --draws 20    # of longer chains, every second draw ships
     python -m paper.recipes.mnist_lenet ensemble            # train and write the deep ensemble
 
 A chain goes on from its last draw that ships, or else starts from its own SGD solution, and takes one core. MNIST comes
@@ -159,9 +159,10 @@ def main() -> None:
         chain(arguments.prior, arguments.index, arguments.draws)
     elif arguments.what == "pack":
         chains = [chain(arguments.prior, index, arguments.draws) for index in range(CHAINS)]
-        settings = {"hmc": HMC, "burn_in": BURN_IN, "step": STEP[arguments.prior]}
-        settings |= {"weight_decay": WEIGHT_DECAY, "seed": SEEDS[arguments.prior]}
-        pack(arguments.prior, Posterior.merge(chains), settings)
+        every = max(1, arguments.draws // DRAWS)  # as many ship, whatever the length of the chains
+        settings = {"hmc": HMC, "burn_in": BURN_IN, "draws": arguments.draws, "kept": f"every {every}"}
+        settings |= {"step": STEP[arguments.prior], "weight_decay": WEIGHT_DECAY, "seed": SEEDS[arguments.prior]}
+        pack(arguments.prior, Posterior.merge(chains).thin(every), settings)
     else:
         members = trained("ensemble", SEEDS["ensemble"], MEMBERS)
         settings = {"sgd": SGD, "batch": BATCH, "weight_decay": ENSEMBLE_DECAY, "seed": SEEDS["ensemble"]}

@@ -14,10 +14,11 @@ help:  ## show this list
 setup: $(READY)  ## create .venv with the package and everything its tests need
 
 # In stages, so that torch is taken from the pinned version before any package asks for a range of it.
+# Modules are compiled when they are first imported: most of those that other packages have never are.
 $(READY): pyproject.toml constraints.txt setup.py src/shiftmatch/core/_kernels.c
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
 
 demo: setup  ## see it work: MNIST-C in under a minute, as a table and a page

@@ -20,3 +20,8 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first: what is left for the end is short, so that all workers end at about the same time."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -139,8 +139,11 @@ def diagnose(
     from shiftmatch.errors import InputError
     from shiftmatch.matching.diagnosis import diagnose as compare
 
-    if plot and plot.suffix not in (".png", ".svg"):
-        raise InputError(f"A picture is a .png or an .svg file; got --plot {plot}.")
+    if plot:  # mistakes, and a missing matplotlib, are told before the work
+        from shiftmatch.report.figures import save_figure, spectra
+
+        if plot.suffix not in (".png", ".svg"):
+            raise InputError(f"A picture is a .png or an .svg file; got --plot {plot}.")
     model = open_network(network, weights, device=device, random=random_weights)
     (known,) = open_statistics(statistics, of_members=False)
     options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
@@ -150,8 +153,6 @@ def diagnose(
     inputs, index = next(iter(batches))
     found = compare(model, known, inputs[:batch_size].to(device))
     if plot:
-        from shiftmatch.report.figures import save_figure, spectra
-
         with writing(plot):
             save_figure(spectra(found), plot)
     names = [images.names[position] for position in index[:batch_size].tolist()]

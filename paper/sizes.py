@@ -20,6 +20,7 @@ from shiftmatch.evaluation.scores import Mean, Scores
 from shiftmatch.evaluation.suites import Suite, cifar10_c
 from shiftmatch.matching.average import average
 from shiftmatch.matching.match import fit, match
+from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.stream import stream
 from shiftmatch.report.figures import COLOURS
 from shiftmatch.shapes import Pixels
@@ -54,9 +55,9 @@ class ChangingSuite(Suite):
 class Camera(nn.Module):
     """Probabilities of a network with memory, which forgets before each cell."""
 
-    def __init__(self, network: nn.Module, statistics: object) -> None:
+    def __init__(self, network: nn.Module, statistics: Statistics) -> None:
         super().__init__()
-        self.stream = stream(network, statistics)  # type: ignore[arg-type]
+        self.stream = stream(network, statistics)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.stream(x).softmax(-1)  # type: ignore[no-any-return]

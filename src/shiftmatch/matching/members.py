@@ -91,7 +91,15 @@ def fit_members(
     if not len(members):
         raise InputError("There are no members to measure; pass at least one network.")
     fitted = (fit(member, data, progress=False, **settings) for member in track(members, "measuring statistics"))
-    first = next(fitted)
+    return save_members(fitted, path, count=len(members), dtype=dtype)
+
+
+def save_members(
+    statistics: Iterable[Statistics], path: str | PathLike[str], *, count: int, dtype: torch.dtype = torch.float32
+) -> LazySequence[Statistics]:
+    """Write the statistics of so many members to one file, one at a time."""
+    each = iter(statistics)
+    first = next(each)
     common = _common(first)
 
     def row(statistics: Statistics) -> dict[str, Tensor]:
@@ -103,8 +111,8 @@ def fit_members(
         hashes = [list(bytes.fromhex(digits)) for digits in statistics.weights.values()]
         return {WEIGHTS: torch.tensor(hashes, dtype=torch.uint8)} | statistics.tensors(dtype)
 
-    header = common | {"count": len(members)}
-    save_rows(path, map(row, chain([first], fitted)), count=len(members), kind=KIND, version=FORMAT, header=header)
+    header = common | {"count": count}
+    save_rows(path, map(row, chain([first], each)), count=count, kind=KIND, version=FORMAT, header=header)
     return load_members(path)
 
 

@@ -4,7 +4,7 @@
     python -m paper.recipes.mnist_lenet chain gaussian 1 --draws 20
     python -m paper.recipes.mnist_lenet chain empcov 0 --draws 20
     python -m paper.recipes.mnist_lenet chain empcov 1 --draws 20
-    python -m paper.recipes.mnist_lenet pack gaussian --draws 20       # every second draw to src/shiftmatch/demo/embedded/
+    python -m paper.recipes.mnist_lenet pack gaussian --draws 20       # every second draw ships
     python -m paper.recipes.mnist_lenet pack empcov --draws 20
     python -m paper.recipes.mnist_lenet ensemble                       # train and write the deep ensemble
 

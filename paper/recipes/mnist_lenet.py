@@ -1,12 +1,12 @@
 """Draw the LeNet posteriors that ship with shiftmatch.
 
-    python -m paper.recipes.mnist_lenet chain gaussian 0 --draws 20    # one chain; resumes after an interruption
-    python -m paper.recipes.mnist_lenet chain gaussian 1 --draws 20
+    python -m paper.recipes.mnist_lenet chain gaussian 0                 # one chain; resumes after an interruption
+    python -m paper.recipes.mnist_lenet chain gaussian 1
     python -m paper.recipes.mnist_lenet chain empcov 0 --draws 20
     python -m paper.recipes.mnist_lenet chain empcov 1 --draws 20
-    python -m paper.recipes.mnist_lenet pack gaussian --draws 20       # every second draw ships
-    python -m paper.recipes.mnist_lenet pack empcov --draws 20
-    python -m paper.recipes.mnist_lenet ensemble                       # train and write the deep ensemble
+    python -m paper.recipes.mnist_lenet pack gaussian                    # merge, diagnose, write
+    python -m paper.recipes.mnist_lenet pack empcov --draws 20           # of longer chains every second draw ships
+    python -m paper.recipes.mnist_lenet ensemble                         # train and write the deep ensemble
 
 A chain goes on from its last draw that ships, or else starts from its own SGD solution, and takes one core. MNIST comes
 from `shiftmatch data get mnist`. Integrator, preconditioner and step were chosen by energy error alone, never by

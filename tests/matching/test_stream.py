@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import shiftmatch as sm
 from shiftmatch.errors import FileFormatError, InputError, StatisticsMismatchError
+from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
 NAMES = ("plain", "channel moments", "spectrum")
 
@@ -83,11 +84,32 @@ def test_its_memory_is_a_file(net: InPlaceNet, statistics: sm.Statistics, x: Ten
     other.load_memory(tmp_path / "memory")
     assert other.images == 60
     assert torch.equal(other(x[:1]), one(x[:1]))
+    sm.stream(net, statistics, strength="auto").save_memory(tmp_path / "empty")
+    other.load_memory(tmp_path / "empty")
+    assert (other.images, other.explain()) == (0, None)
+    assert other(x).isfinite().all()
     elsewhere = sm.stream(net, sm.fit(net, maps(50, 3, 8, 8), progress=False), strength="auto")
     with pytest.raises(StatisticsMismatchError, match="other statistics"):
         elsewhere.load_memory(tmp_path / "memory")
     with pytest.raises(FileFormatError):
         sm.stream(net, statistics).load_memory(tmp_path / "memory")
+
+
+def test_a_memory_that_is_refused_changes_nothing(
+    net: InPlaceNet, statistics: sm.Statistics, x: Tensor, tmp_path: Path
+) -> None:
+    camera = sm.stream(net, statistics, strength="auto")
+    camera(x)
+    camera.save_memory(tmp_path / "memory")
+    tensors, header = load_tensors(tmp_path / "memory", kind="memory of a stream, auto", version=1)
+    spoilt = {name: value[:0] if name.startswith("full|") else value for name, value in tensors.items()}
+    header = {name: header[name] for name in ("moments", "full")}
+    save_tensors(tmp_path / "spoilt", spoilt, kind="memory of a stream, auto", version=1, header=header)
+    before = camera.moments._parts["input|0"].moments
+    with pytest.raises(FileFormatError):
+        camera.load_memory(tmp_path / "spoilt")
+    assert camera.images == 60
+    assert camera.moments._parts["input|0"].moments is before
 
 
 def test_other_strengths_are_refused(net: InPlaceNet, statistics: sm.Statistics) -> None:

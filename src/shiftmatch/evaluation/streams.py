@@ -36,7 +36,7 @@ class Stream:
         suite: where the images come from.
         index: at each place of the stream, the position of an image in the suite.
         cells: at each place, the corruption and its severity.
-        batch_size: images that come together.
+        batch_size: images in a batch.
 
     >>> from shiftmatch.data.images import Labelled
     >>> clean = Labelled(torch.zeros(10, 3, 32, 32, dtype=torch.uint8), torch.arange(10), "zeros", "made up")
@@ -81,7 +81,7 @@ def batches(
     Args:
         name: one of these.
         suite: where the images come from; each comes exactly once.
-        batch_size: images that come together.
+        batch_size: images in a batch.
         seed: fixes the order.
         corruptions: one, several (drawn for each image, in equal numbers), or all that the suite has.
         severity: the suite's last unless given; a gradual stream rises to it through all that are below.

@@ -22,7 +22,7 @@ def adapt_batchnorm(model: nn.Module, *, prior_images: float | int = 0) -> "Batc
 
     Args:
         model: the trained network; it stays as it was.
-        prior_images: how many images N the running statistics count for; 0 trusts the batch alone.
+        prior_images: how many images N the running statistics count for; 0 trusts only the batch.
 
     >>> net = nn.BatchNorm1d(1, affine=False)
     >>> adapt_batchnorm(net)(torch.tensor([[10.0], [30.0]])).round(decimals=3)
@@ -68,7 +68,7 @@ class _BatchStatistics:
         return type(self.layer).forward(self._with_statistics_of(x), x)
 
     def _with_statistics_of(self, x: Tensor) -> nn.Module:
-        """The layer as it is for this call alone, so that calls in other threads do not see it."""
+        """The layer as it is for this call only, so that calls in other threads do not see it."""
         if len(x) == 0:
             return self.layer
         buffers = self.layer._buffers

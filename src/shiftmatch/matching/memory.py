@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from os import PathLike
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +94,14 @@ class Look:
         self.count = old + new
 
 
+class Memory(NamedTuple):
+    """What a stream has been like: images, changes of the corruption, and the moments of each part of a site."""
+
+    images: int
+    changes: int
+    moments: Mapping[str, BatchMoments]
+
+
 class StreamModel(TwinModel):
     """A matched network that remembers. Use one for each stream, from one thread at a time.
 
@@ -168,7 +176,8 @@ class StreamModel(TwinModel):
         """Go on with a memory that `save_memory` has written for the same statistics."""
         tensors, header = load_tensors(path, kind=KIND, version=FORMAT)
         with parsing(path, "its memory", "Go on without it."):
-            self.remember(tensors, header, path)
+            known = self.read(tensors, header, path)
+        self.remember(known)
 
     def memory(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What the stream has been like, as tensors and what describes them."""
@@ -181,15 +190,18 @@ class StreamModel(TwinModel):
         counts = {name: moments.images for name, moments in known.items()}
         return tensors, {"counts": counts, "images": self.images, "changes": self.changes, "of": self._identity()}
 
-    def remember(self, tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str | PathLike[str]) -> None:
-        """Go on with what `memory` has returned, read from a file."""
+    def read(self, tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str | PathLike[str]) -> Memory:
+        """What `memory` has returned, from a file; refused if it does not fit here."""
         if header["of"] != self._identity():
             raise StatisticsMismatchError(f"{path} is the memory of a stream with other statistics; fit or load those.")
-        images, changes = int(header["images"]), int(header["changes"])
         known = {name: self._remembered(name, tensors, header["counts"][name]) for name in header["counts"]}
+        return Memory(int(header["images"]), int(header["changes"]), known)
+
+    def remember(self, memory: Memory) -> None:
+        """Go on with what `read` has returned."""
         self.reset()
-        self.images, self.changes = images, changes
-        for name, moments in known.items():
+        self.images, self.changes = memory.images, memory.changes
+        for name, moments in memory.moments.items():
             self._parts[name].moments = moments
             self._parts[name].update_map()
 

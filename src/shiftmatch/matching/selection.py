@@ -131,9 +131,9 @@ def _source(record: Trace, call: Call) -> str:
     """The module of a weight layer whose output nothing but this call takes, if there is one."""
     made = next((other for other in record.calls if other.returns == call.takes), None)
     taken = [node.index for node in record.nodes if call.takes in node.inputs]
-    alone = call.takes not in record.outputs and all(index in call.inside for index in taken)
+    unshared = call.takes not in record.outputs and all(index in call.inside for index in taken)
     fresh = record.nodes[call.takes].function in WEIGHTS
-    return made.address.partition("#")[0] if made and alone and fresh else ""
+    return made.address.partition("#")[0] if made and unshared and fresh else ""
 
 
 def _layout(record: Trace, node: Node) -> Layout:

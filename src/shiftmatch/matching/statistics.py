@@ -142,7 +142,7 @@ class Statistics(Mapping[str, SiteStatistics]):
                 )
         if odd := self.sites.keys() ^ other.sites.keys():
             raise StatisticsMismatchError(
-                f"Only statistics of the same sites can be merged; {', '.join(sorted(odd))} is in one of them alone. "
+                f"Only statistics of the same sites can be merged; {', '.join(sorted(odd))} is in one of them only. "
                 "Fit both with the same sites."
             )
         both = {name: entry + other.sites[name] for name, entry in self.sites.items()}

@@ -1,5 +1,6 @@
 """stream: the network that remembers what images have been like. How far it matches is fixed, or decided on the way."""
 
+from collections.abc import Mapping
 from math import inf
 from os import PathLike
 from typing import Any, Literal, overload
@@ -137,7 +138,7 @@ class AutoStreamModel(nn.Module):
         if self.full.changes > changes:
             self._recent = {}
         before, window = self._recent, self.full.window
-        self._recent = {name: torch.cat([before.get(name, p[:0]), p])[-window:] for name, p in answers.items()}
+        self._recent = {name: torch.cat([before.get(name, p[:0]).to(p), p])[-window:] for name, p in answers.items()}
         self._undecided += inputs.images
         if self._decision is None or self._undecided >= min(self.full.refresh, self._counted // GROWTH):
             self._decide()
@@ -181,13 +182,14 @@ class AutoStreamModel(nn.Module):
         """Go on with a memory that `save_memory` has written for the same statistics."""
         tensors, headers = load_tensors(path, kind=f"{KIND}, auto", version=FORMAT)
         with parsing(path, "its memory", "Go on without it."):
-            recent = {name: tensors[f"recent|{name}"] for name in (PLAIN, MOMENTS, SPECTRUM)}
-            if len({(x.ndim, x.shape, x.dtype) for x in recent.values()}) > 1 or recent[PLAIN].ndim != 2:
-                raise ValueError("the members' answers do not belong together")
-            for name, member in (("moments", self.moments), ("full", self.full)):
-                prefix = f"{name}|"
-                own = {key.removeprefix(prefix): x for key, x in tensors.items() if key.startswith(prefix)}
-                member.remember(own, headers[name], path)
+            own = {name: _below(f"{name}|", tensors) for name in ("recent", "moments", "full")}
+            recent = {name: own["recent"][name] for name in (PLAIN, MOMENTS, SPECTRUM)} if own["recent"] else {}
+            if len({(x.shape, x.dtype) for x in recent.values()}) > 1 or any(x.ndim != 2 for x in recent.values()):
+                raise ValueError("the members' answers have different shapes")
+            moments = self.moments.read(own["moments"], headers["moments"], path)
+            full = self.full.read(own["full"], headers["full"], path)
+        self.moments.remember(moments)
+        self.full.remember(full)
         self._recent = recent
         self._decide()
 
@@ -201,3 +203,7 @@ class AutoStreamModel(nn.Module):
     def _decided(self) -> Decision:
         prior = known_shares(self._recent[SPECTRUM], self.statistics)
         return decide(nested_family(self._recent, prior), (MOMENTS, SPECTRUM))
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}

@@ -1,6 +1,6 @@
 """The twin of a network: modules of its own, tensors that are shared.
 
-Hooks, modes and attributes that a twin gets are the twin's alone, so the network that it is made from is never touched.
+Hooks, modes and attributes that a twin gets are its own, so the network that it is made from is never touched.
 """
 
 from collections import OrderedDict
@@ -56,7 +56,7 @@ class TwinModel(nn.Module):
             return getattr(self._modules["network"], name)
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
-        """Moving or converting this network leaves the one that it shares its weights with alone."""
+        """Moving or converting this network does not change the one that it shares its weights with."""
         unshare(self.network)
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 

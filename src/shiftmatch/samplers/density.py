@@ -136,7 +136,7 @@ def log_posterior(
 ) -> LogPosterior:
     """The log posterior of a network's parameters given its training data.
 
-    BatchNorm and dropout must be in eval mode: then the likelihood is a function of the parameters alone.
+    BatchNorm and dropout must be in eval mode: then the likelihood is a function of the parameters only.
 
     Args:
         model: the network.

@@ -94,7 +94,7 @@ COUNTER = "num_batches_tracked"
 @final
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Draws of every parameter, stacked on a leading axis; consecutive draws of one chain stay together.
+    """Draws of every parameter, stacked on a leading axis; those of one chain follow each other.
 
     Args:
         params: by name, every draw of a parameter stacked on a leading axis.

@@ -17,7 +17,7 @@ from shiftmatch.errors import NonFiniteError
 pytestmark = pytest.mark.skipif(kernels._kernels is None, reason="the kernels were not built here")
 
 SHAPES = [(31, 3, 32, 32), (40, 2, 16, 16), (33, 4, 8, 8), (5, 3, 7, 7), (9, 2, 14, 9), (4, 2, 9, 17), (3, 2, 1, 5),
-          (6, 1, 5, 1), (2, 2, 2, 2), (4, 3, 1, 1), (3, 1, 57, 40)]  # fmt: skip
+          (6, 1, 5, 1), (2, 2, 2, 2), (4, 3, 1, 1), (3, 1, 57, 40), (2, 3, 112, 56), (3, 2, 20, 22)]  # fmt: skip
 PRIORS = [Prior(16.0, 300.0), Prior(0.0, 0.0), Prior(4.0, 9.0), Prior(float("inf"), 5.0)]
 
 
@@ -67,6 +67,24 @@ def test_a_fixed_map_keeps_the_coefficients_apart(shape: tuple[int, ...]) -> Non
     assert torch.equal(kernels.move(x, gain, offset), moved)
 
 
+@pytest.mark.parametrize("shape", [*SHAPES, (31, 8, 32, 32), (5, 24, 14, 14), (3, 19, 6, 5)])
+def test_channels_may_be_last(shape: tuple[int, ...]) -> None:
+    x, target = maps(*shape, scale=2.0).float(), target_of(maps(60, *shape[1:], seed=1))
+    last = x.contiguous(memory_format=torch.channels_last)
+    gain, offset = torch.rand(2, shape[1], shape[2] * shape[3]) + 0.5
+    found = Spectrum().transport(last, target, Prior(16, 300), len(x))
+    assert found.stride() == last.stride()
+    assert_close(found, Spectrum().transport(x, target, Prior(16, 300), len(x)))
+    assert_close(kernels.measure(last), kernels.measure(x))
+    kept, expected = torch.empty_like(last), torch.empty_like(x)
+    assert_close(kernels.move(last, gain, offset, kept), kernels.move(x, gain, offset, expected))
+    assert_close(kept, expected)
+    before = torch.rand(2, shape[1], 1) + 0.5
+    scaled = kernels.match(x, target, (0.1, 0.2, 0.3), (before[0], before[1]))
+    assert kernels.match(last, target, (0.1, 0.2, 0.3), (before[0], before[1]), out=last) is last  # in its own memory
+    assert_close(last, scaled, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e-4, 1e4, 1e12])
 def test_scales_of_the_features_do_not_matter(scale: float) -> None:
     train, test = maps(60, 3, 8, 8), maps(31, 3, 8, 8, seed=1, shift=0.5).float()
@@ -114,7 +132,8 @@ def test_other_features_are_left_to_pytorch() -> None:
     assert not kernels.serve(x.double())
     assert not kernels.serve(x, x.double())
     assert not kernels.serve(x.bfloat16())
-    assert not kernels.serve(x.contiguous(memory_format=torch.channels_last))
+    assert kernels.serve(x.contiguous(memory_format=torch.channels_last))
+    assert not kernels.serve(x, x.contiguous(memory_format=torch.channels_last))
     assert not kernels.serve(x[:, :, ::2])
     assert not kernels.serve(x[0])
     assert not kernels.serve(x[:0])

@@ -6,12 +6,10 @@
  * size use whole vectors. Groups of eight maps take turns through the channels: after a period of c / gcd(c, 8) groups a
  * lane has the same channel again. So moments are taken lane by lane, and merged where several lanes share a channel.
  *
- * Cosines are even or odd about the middle of an axis. So an axis is folded into sums and differences of mirrored
- * entries, which halves the multiplications: the even frequencies are E (x + mirrored x), the odd ones O (x − mirrored
- * x). What a thread does depends on the shape alone, so results do not depend on the number of threads. The threads are
+ * What a thread does depends on the shape alone, so results do not depend on the number of threads. The threads are
  * PyTorch's own: those of its OpenMP runtime.
  *
- * Arrays are contiguous float32, maps (b c h w); shiftmatch/core/kernels.py is the only caller. */
+ * Arrays are float32, maps (b c h w), contiguous or with channels last; shiftmatch/core/kernels.py is the only caller. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
@@ -24,6 +22,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 #define LANES 8  /* floats in a vector, and maps in a group */
+#define BASE 8   /* entries whose transform is a product with its matrix */
 #define BLOCK 8  /* maps of a lane whose moments are taken in single precision; blocks are added in double precision */
 #define TURNS 32 /* groups of a lane that are worth a thread of their own */
 #define ITEMS 16 /* items that are enough to keep threads busy */
@@ -39,16 +38,18 @@ typedef int indices __attribute__((vector_size(4 * LANES)));
 
 extern void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned) __attribute__((weak));
 
-/* E and O of an axis of n entries, e of them even, as they are and transposed. */
+/* An axis of n entries, and what its transform needs: see `frequencies`. */
 typedef struct {
-    int n, e, o;
-    const float *even, *odd, *even_t, *odd_t;
+    int n, base;
+    const float *even, *odd, *fourth, *even_t, *odd_t, *fourth_t; /* matrices at the base, and their transposes */
+    const float *turns;                                           /* cosines and sines for n / 2, n / 4, ... entries */
 } axis;
 
 typedef struct job {
     void (*work)(struct job *, int item, float *scratch);
     int items, next, failed;
     int c, f;                           /* channels, coefficients of a map */
+    long step;                          /* from one entry of a map to the next: 1, or c where channels are last */
     long maps, groups, period;          /* groups of eight maps; after a period lanes have the same channels again */
     long chunk, chunks;                 /* an item is a place in the period and a chunk of its turns */
     axis rows, columns;
@@ -61,11 +62,13 @@ typedef struct job {
     double constant, of_moments, of_shape, of_means; /* shrinkages, and what counts as constant */
 } job;
 
-static axis axis_of(int n, const float **matrices) {
-    axis a = {n, (n + 1) / 2, n / 2};
-    const int even = a.e * a.e, odd = a.o * a.o;
-    a.even = *matrices, a.odd = a.even + even, a.even_t = a.odd + odd, a.odd_t = a.even_t + even;
-    *matrices = a.odd_t + odd;
+static axis axis_of(int n, const float **tables) {
+    axis a = {n, n};
+    while (a.base > BASE && a.base % 2 == 0) a.base /= 2;
+    const int e = (a.base + 1) / 2, o = a.base / 2, all = a.base * a.base;
+    a.even = *tables, a.odd = a.even + e * e, a.fourth = a.odd + o * o, a.even_t = a.fourth + all;
+    a.odd_t = a.even_t + e * e, a.fourth_t = a.odd_t + o * o, a.turns = a.fourth_t + all;
+    *tables = a.turns + (n > a.base ? 2 * n - 4 * a.base : 0);
     return a;
 }
 
@@ -89,108 +92,220 @@ INLINE void transpose(vec *m) {
     }
 }
 
+/* Whether the maps are neighbouring channels of one image whose entries lie `step` floats apart. */
+INLINE int neighbours(const float *const *maps, long step) {
+    return step > 1 && maps[0] && maps[LANES - 1] == maps[0] + LANES - 1;
+}
+
 /* Maps side by side in lanes; those that are not there are zero. */
-static void load(const float *const *maps, int f, float *restrict s) {
+static void load(const float *const *maps, int f, long step, float *restrict s) {
     int k = 0;
-    for (; k + LANES <= f; k += LANES) {
+    if (neighbours(maps, step))
+        for (; k < f; k++) *(vec *)(s + k * LANES) = *(const vec *)(maps[0] + k * step);
+    for (; step == 1 && k + LANES <= f; k += LANES) {
         vec m[LANES];
         UNROLL for (int l = 0; l < LANES; l++) m[l] = maps[l] ? *(const vec *)(maps[l] + k) : (vec){0};
         transpose(m);
         UNROLL for (int l = 0; l < LANES; l++) *(vec *)(s + (k + l) * LANES) = m[l];
     }
     for (; k < f; k++)
-        for (int l = 0; l < LANES; l++) s[k * LANES + l] = maps[l] ? maps[l][k] : 0;
+        for (int l = 0; l < LANES; l++) s[k * LANES + l] = maps[l] ? maps[l][k * step] : 0;
 }
 
 /* The other way. */
-static void unload(const float *restrict s, int f, float *const *maps) {
+static void unload(const float *restrict s, int f, long step, float *const *maps) {
     int k = 0;
-    for (; k + LANES <= f; k += LANES) {
+    if (neighbours((const float *const *)maps, step))
+        for (; k < f; k++) *(vec *)(maps[0] + k * step) = *(const vec *)(s + k * LANES);
+    for (; step == 1 && k + LANES <= f; k += LANES) {
         vec m[LANES];
         UNROLL for (int l = 0; l < LANES; l++) m[l] = *(const vec *)(s + (k + l) * LANES);
         transpose(m);
         UNROLL for (int l = 0; l < LANES; l++) if (maps[l]) *(vec *)(maps[l] + k) = m[l];
     }
     for (; k < f; k++)
-        for (int l = 0; l < LANES; l++) if (maps[l]) maps[l][k] = s[k * LANES + l];
+        for (int l = 0; l < LANES; l++) if (maps[l]) maps[l][k * step] = s[k * LANES + l];
 }
 
 /* The maps of a group in an array of all, and what its lanes have in an array by channel. */
 INLINE void maps_of(const job *j, const float *all, long group, float **maps) {
-    for (long l = 0, m = group * LANES; l < LANES; l++, m++) maps[l] = m < j->maps ? (float *)all + m * j->f : NULL;
+    for (long l = 0, m = group * LANES; l < LANES; l++, m++) {
+        const long at = j->step == 1 ? m * j->f : m / j->c * j->c * j->f + m % j->c;
+        maps[l] = m < j->maps ? (float *)all + at : NULL;
+    }
 }
 INLINE void channels_of(const job *j, const float *all, long group, const float **maps) {
     for (long l = 0; l < LANES; l++) maps[l] = all + (group * LANES + l) % j->c * j->f;
 }
 
-/* R sums of k products for V vectors; entries of the output lie `along` floats apart, and vectors `across`. */
-INLINE void sums(const int R, const int V, const float *a, int k, const float *in, float *out, long along,
-                 long across) {
-    vec sum[4][2];
-    UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) sum[r][v] = (vec){0};
-    for (int p = 0; p < k; p++)
-        UNROLL for (int r = 0; r < R; r++)
-            UNROLL for (int v = 0; v < V; v++) sum[r][v] += a[r * k + p] * *(const vec *)(in + (p * V + v) * LANES);
-    UNROLL for (int r = 0; r < R; r++)
-        UNROLL for (int v = 0; v < V; v++) *(vec *)(out + r * along + v * across) = sum[r][v];
+/* Two vectors are transformed at once: a factor is loaded once for both. */
+typedef struct {
+    vec one, other;
+} pair;
+
+INLINE pair plus(pair a, pair b) { return (pair){a.one + b.one, a.other + b.other}; }
+INLINE pair minus(pair a, pair b) { return (pair){a.one - b.one, a.other - b.other}; }
+INLINE pair times(float k, pair a) { return (pair){k * a.one, k * a.other}; }
+
+/* R sums of k products. */
+INLINE void sums(const int R, const float *a, int k, const pair *in, long from, pair *out, long to) {
+    pair sum[4];
+    UNROLL for (int r = 0; r < R; r++) sum[r] = (pair){{0}, {0}};
+    UNROLL for (int p = 0; p < k; p++)
+        UNROLL for (int r = 0; r < R; r++) sum[r] = plus(sum[r], times(a[r * k + p], in[p * from]));
+    UNROLL for (int r = 0; r < R; r++) out[r * to] = sum[r];
 }
 
-INLINE void product(const int V, const float *a, int k, const float *in, float *out, long along, long across) {
+/* A k × k matrix times entries that are `from` apart, to entries that are `to` apart. */
+INLINE void product(const float *a, int k, const pair *in, long from, pair *out, long to) {
+    if (k == 4) { /* the usual one, unrolled */
+        sums(4, a, 4, in, from, out, to);
+        return;
+    }
     int r = 0;
-    for (; r + 4 <= k; r += 4) sums(4, V, a + r * k, k, in, out + r * along, along, across);
-    for (; r + 2 <= k; r += 2) sums(2, V, a + r * k, k, in, out + r * along, along, across);
-    for (; r < k; r++) sums(1, V, a + r * k, k, in, out + r * along, along, across);
+    for (; r + 4 <= k; r += 4) sums(4, a + r * k, k, in, from, out + r * to, to);
+    for (; r + 2 <= k; r += 2) sums(2, a + r * k, k, in, from, out + r * to, to);
+    for (; r < k; r++) sums(1, a + r * k, k, in, from, out + r * to, to);
 }
 
-/* From entries to frequencies along one axis, for V vectors; z may be x, as entries are copied when they are folded. */
-INLINE void forward(const int V, const axis *a, const float *x, float *z, long along, long across, float *folded) {
-    vec *sum = (vec *)folded, *difference = sum + a->e * V;
-    for (int i = 0; i < a->o; i++)
-        UNROLL for (int v = 0; v < V; v++) {
-            const vec one = *(const vec *)(x + i * along + v * across);
-            const vec other = *(const vec *)(x + (a->n - 1 - i) * along + v * across);
-            sum[i * V + v] = one + other, difference[i * V + v] = one - other;
-        }
-    if (a->e > a->o) /* the middle of an odd number */
-        UNROLL for (int v = 0; v < V; v++) sum[a->o * V + v] = *(const vec *)(x + a->o * along + v * across);
-    product(V, a->even, a->e, (float *)sum, z, 2 * along, across);
-    product(V, a->odd, a->o, (float *)difference, z + along, 2 * along, across);
+/* Sums of mirrored entries take the first half, and differences the second, the first one last. */
+INLINE void fold(int n, pair *x) {
+    for (int i = 0, k = n - 1; i < k; i++, k--) {
+        const pair one = x[i], other = x[k];
+        x[i] = plus(one, other), x[k] = minus(one, other);
+    }
 }
 
-/* From frequencies to entries, in place. */
-INLINE void backward(const int V, const axis *a, float *x, long along, long across, float *folded) {
-    vec *even = (vec *)folded, *odd = even + a->e * V, *sum = odd + a->o * V, *difference = sum + a->e * V;
-    for (int i = 0; i < a->n; i++)
-        UNROLL for (int v = 0; v < V; v++)
-            (i % 2 ? odd : even)[i / 2 * V + v] = *(const vec *)(x + i * along + v * across);
-    product(V, a->even_t, a->e, (float *)even, (float *)sum, V * LANES, LANES);
-    product(V, a->odd_t, a->o, (float *)odd, (float *)difference, V * LANES, LANES);
-    for (int i = 0; i < a->o; i++)
-        UNROLL for (int v = 0; v < V; v++) {
-            *(vec *)(x + i * along + v * across) = sum[i * V + v] + difference[i * V + v];
-            *(vec *)(x + (a->n - 1 - i) * along + v * across) = sum[i * V + v] - difference[i * V + v];
+/* Mirrored entries turned by the angles θ_i = π (2i + 1) / 4m, or back; every second one of the second half changes its
+ * sign. Four entries at a time take each other's places. */
+INLINE void turn(int m, const float *turns, pair *x, const int back) {
+    const int half = m / 2;
+    for (int i = 0, k = half - 1; i <= k; i++, k--) {
+        const float *t = turns + 4 * i, *u = turns + 4 * k;
+        const pair a = x[i], b = x[k], c = x[half + i], d = x[half + k];
+        if (back) {
+            x[i] = minus(times(t[1], a), times(t[2], c)), x[half + k] = plus(times(t[0], a), times(t[3], c));
+            x[k] = minus(times(u[1], b), times(u[2], d)), x[half + i] = plus(times(u[0], b), times(u[3], d));
+        } else {
+            x[i] = plus(times(t[0], d), times(t[1], a)), x[half + i] = minus(times(t[3], d), times(t[2], a));
+            x[k] = plus(times(u[0], c), times(u[1], b)), x[half + k] = minus(times(u[3], c), times(u[2], b));
         }
-    if (a->e > a->o)
-        UNROLL for (int v = 0; v < V; v++) *(vec *)(x + a->o * along + v * across) = sum[a->o * V + v];
+    }
+}
+
+/* Sums and differences of neighbours, but for the first and the last, which have √2; or their transpose. */
+INLINE void mingle(int m, pair *x, long step, const int back) {
+    const float root = 1.41421356f;
+    x[0] = times(root, x[0]), x[(m - 1) * step] = times(root, x[(m - 1) * step]);
+    for (int i = 1; i < m - 1; i += 2) {
+        const pair one = x[i * step], other = x[(i + 1) * step];
+        x[i * step] = back ? minus(one, other) : plus(one, other);
+        x[(i + 1) * step] = back ? plus(one, other) : minus(other, one);
+    }
+}
+
+/* The cosine transform (DCT-II) of n entries x, folded before and overwritten, to `out`, in less than n² multiplications.
+ *
+ * Even frequencies are the DCT-II of the sums of mirrored entries, odd ones the DCT-IV of their differences. That is, for
+ * m entries, a DCT-II of each half after mirrored entries were turned, and then sums and differences. All of these steps
+ * are orthogonal, so rounding errors do not grow. They are repeated while the number of entries is even and over BASE.
+ * There stand products with matrices, in which are the factors 1/√2 of all steps. */
+static void frequencies(const axis *a, int n, pair *x, pair *out, long step);
+
+static void frequencies_4(const axis *a, int m, pair *x, pair *out, long step) {
+    const int half = m / 2;
+    if (m == a->base) {
+        product(a->fourth, m, x, 1, out, step);
+        return;
+    }
+    turn(m, a->turns + 2 * (a->n - 2 * m), x, 0);
+    fold(half, x), fold(half, x + half);
+    frequencies(a, half, x, out, 2 * step);
+    frequencies(a, half, x + half, out + (m - 1) * step, -2 * step);
+    mingle(m, out, step, 0);
+}
+
+static void frequencies(const axis *a, int n, pair *x, pair *out, long step) {
+    if (n == a->base) {
+        product(a->even, (n + 1) / 2, x, 1, out, 2 * step);
+        product(a->odd, n / 2, x + (n + 1) / 2, 1, out + step, 2 * step);
+    } else {
+        fold(n / 2, x);
+        frequencies(a, n / 2, x, out, 2 * step);
+        frequencies_4(a, n / 2, x + n / 2, out + step, 2 * step);
+    }
+}
+
+/* The way back: the same steps, transposed, in reverse. Frequencies are overwritten; entries are still to be folded. */
+static void entries(const axis *a, int n, pair *in, long step, pair *x);
+
+static void entries_4(const axis *a, int m, pair *in, long step, pair *x) {
+    const int half = m / 2;
+    if (m == a->base) {
+        product(a->fourth_t, m, in, step, x, 1);
+        return;
+    }
+    mingle(m, in, step, 1);
+    entries(a, half, in, 2 * step, x);
+    entries(a, half, in + (m - 1) * step, -2 * step, x + half);
+    fold(half, x), fold(half, x + half);
+    turn(m, a->turns + 2 * (a->n - 2 * m), x, 1);
+}
+
+static void entries(const axis *a, int n, pair *in, long step, pair *x) {
+    if (n == a->base) {
+        product(a->even_t, (n + 1) / 2, in, 2 * step, x, 1);
+        product(a->odd_t, n / 2, in + step, 2 * step, x + (n + 1) / 2, 1);
+    } else {
+        entries(a, n / 2, in, 2 * step, x);
+        entries_4(a, n / 2, in + step, 2 * step, x + n / 2);
+        fold(n / 2, x);
+    }
+}
+
+/* Two lines whose entries lie `step` floats apart, the second `gap` floats from the first. */
+INLINE pair get(const float *p, long gap) { return (pair){*(const vec *)p, *(const vec *)(p + gap)}; }
+INLINE void put(float *p, long gap, pair x) { *(vec *)p = x.one, *(vec *)(p + gap) = x.other; }
+
+/* All lines of one axis: entries of a line lie `along` floats apart, and lines `across`; out may be in. Of an odd number
+ * of lines the last is its own partner. Entries are folded on the way in, or on the way out. */
+INLINE void transform(const axis *a, const float *in, float *out, int lines, long along, long across, float *scratch,
+                      const int back) {
+    pair *x = (pair *)scratch, *y = x + a->n;
+    const int n = a->n, half = n / 2;
+    for (int line = 0; line < lines; line += 2, in += 2 * across, out += 2 * across) {
+        const long gap = line + 1 < lines ? across : 0;
+        if (back) {
+            for (int i = 0; i < n; i++) y[i] = get(in + i * along, gap);
+            entries(a, n, y, 1, x);
+            for (int i = 0; i < half; i++) {
+                put(out + i * along, gap, plus(x[i], x[n - 1 - i]));
+                put(out + (n - 1 - i) * along, gap, minus(x[i], x[n - 1 - i]));
+            }
+            if (n % 2) put(out + half * along, gap, x[half]);
+        } else {
+            for (int i = 0; i < half; i++) {
+                const pair one = get(in + i * along, gap), other = get(in + (n - 1 - i) * along, gap);
+                x[i] = plus(one, other), x[n - 1 - i] = minus(one, other);
+            }
+            if (n % 2) x[half] = get(in + half * along, gap);
+            frequencies(a, n, x, y, 1);
+            for (int i = 0; i < n; i++) put(out + i * along, gap, y[i]);
+        }
+    }
 }
 
 /* Both axes of a group of maps, by way of s. */
-static void to_coefficients(const job *j, float *s, float *z, float *folded) {
+static void to_coefficients(const job *j, float *s, float *z, float *scratch) {
     const long h = j->rows.n, w = j->columns.n, line = w * LANES;
-    long k = 0, i = 0;
-    for (; k + 2 <= w; k += 2) forward(2, &j->rows, s + k * LANES, s + k * LANES, line, LANES, folded);
-    if (k < w) forward(1, &j->rows, s + k * LANES, s + k * LANES, line, LANES, folded);
-    for (; i + 2 <= h; i += 2) forward(2, &j->columns, s + i * line, z + i * line, LANES, line, folded);
-    if (i < h) forward(1, &j->columns, s + i * line, z + i * line, LANES, line, folded);
+    transform(&j->rows, s, s, w, line, LANES, scratch, 0);
+    transform(&j->columns, s, z, h, LANES, line, scratch, 0);
 }
 
-static void to_maps(const job *j, float *s, float *folded) {
+static void to_maps(const job *j, float *s, float *scratch) {
     const long h = j->rows.n, w = j->columns.n, line = w * LANES;
-    long k = 0, i = 0;
-    for (; i + 2 <= h; i += 2) backward(2, &j->columns, s + i * line, LANES, line, folded);
-    if (i < h) backward(1, &j->columns, s + i * line, LANES, line, folded);
-    for (; k + 2 <= w; k += 2) backward(2, &j->rows, s + k * LANES, line, LANES, folded);
-    if (k < w) backward(1, &j->rows, s + k * LANES, line, LANES, folded);
+    transform(&j->columns, s, s, h, LANES, line, scratch, 1);
+    transform(&j->rows, s, s, w, line, LANES, scratch, 1);
 }
 
 /* Add the moments of n groups to those of the groups before them (Chan et al.), lane by lane. */
@@ -214,7 +329,10 @@ INLINE void add_moments(const float *const *z, int n, int before, long size, dou
     }
 }
 
-/* The coefficients of a group lie in the memory of its result, if that is large enough. */
+/* Coefficients are kept for the way back, unless channels are last: then the results of others have their place. */
+INLINE int keeps_coefficients(const job *j) { return j->means && j->out && j->step == 1; }
+
+/* Those of a group lie in the memory of its result, if that is large enough. */
 INLINE float *coefficients_of(const job *j, long group) {
     return (group + 1) * LANES <= j->maps ? j->out + group * LANES * j->f : j->tail;
 }
@@ -244,9 +362,9 @@ static void measure_item(job *j, int item, float *scratch) {
                 n = i;
                 break;
             }
-            z[i] = j->out ? coefficients_of(j, group) : own + i * size;
+            z[i] = keeps_coefficients(j) ? coefficients_of(j, group) : own + i * size;
             maps_of(j, j->x, group, maps);
-            load((const float *const *)maps, j->f, s);
+            load((const float *const *)maps, j->f, j->step, s);
             to_coefficients(j, s, z[i], folded);
             if (!whole) { /* maps that are not there change no moments */
                 for (long k = 0; k < size; k++)
@@ -264,7 +382,7 @@ static void measure_item(job *j, int item, float *scratch) {
         float *to = (kind ? j->squares : j->means) + (long)item * size;
         for (long k = 0; k < size; k++) s[k] = (kind ? squares : mean)[k];
         for (int l = 0; l < LANES; l++) rows[l] = to + l * j->f;
-        unload(s, j->f, rows);
+        unload(s, j->f, 1, rows);
     }
 }
 
@@ -345,22 +463,22 @@ static void move_item(job *j, int item, float *scratch) {
     const long size = (long)j->f * LANES, at = item % j->period, chunk = item / j->period;
     const long turns = turns_in(j, chunk, divided(j->groups - at, j->period));
     float *gain = scratch, *offset = gain + size, *s = offset + size, *folded = s + size, *maps[LANES];
-    channels_of(j, j->gain, at, (const float **)maps), load((const float *const *)maps, j->f, gain);
-    channels_of(j, j->offset, at, (const float **)maps), load((const float *const *)maps, j->f, offset);
+    channels_of(j, j->gain, at, (const float **)maps), load((const float *const *)maps, j->f, 1, gain);
+    channels_of(j, j->offset, at, (const float **)maps), load((const float *const *)maps, j->f, 1, offset);
     for (long turn = 0; turn < turns; turn++) {
         const long group = (chunk * j->chunk + turn) * j->period + at;
         const float *z = s;
-        if (j->means)
+        if (keeps_coefficients(j))
             z = coefficients_of(j, group);
         else {
-            maps_of(j, j->x, group, maps), load((const float *const *)maps, j->f, s);
+            maps_of(j, j->x, group, maps), load((const float *const *)maps, j->f, j->step, s);
             to_coefficients(j, s, s, folded);
-            if (j->z) maps_of(j, j->z, group, maps), unload(s, j->f, maps);
+            if (j->z) maps_of(j, j->z, group, maps), unload(s, j->f, j->step, maps);
         }
         for (long k = 0; k < size; k += LANES)
             *(vec *)(s + k) = *(vec *)(gain + k) * *(const vec *)(z + k) + *(vec *)(offset + k);
         to_maps(j, s, folded);
-        maps_of(j, j->out, group, maps), unload(s, j->f, maps);
+        maps_of(j, j->out, group, maps), unload(s, j->f, j->step, maps);
     }
 }
 
@@ -416,7 +534,7 @@ static PyObject *match(PyObject *self, PyObject *args) {
     job j = {0};
     int b, h, w, threads;
     address x, out, m, mean, raised, floor, level, variance, scale, shift;
-    if (!PyArg_ParseTuple(args, "KKiiiiKi(KKKKK)(dddd)(KK)", &x, &out, &b, &j.c, &h, &w, &m, &threads, &mean, &raised,
+    if (!PyArg_ParseTuple(args, "KKiiiilKi(KKKKK)(dddd)(KK)", &x, &out, &b, &j.c, &h, &w, &j.step, &m, &threads, &mean, &raised,
                           &floor, &level, &variance, &j.constant, &j.of_moments, &j.of_shape, &j.of_means, &scale,
                           &shift))
         return NULL;
@@ -430,7 +548,7 @@ static PyObject *measure(PyObject *self, PyObject *args) {
     job j = {0};
     int b, h, w, threads;
     address x, m, mean, variance;
-    if (!PyArg_ParseTuple(args, "KiiiiKiKK", &x, &b, &j.c, &h, &w, &m, &threads, &mean, &variance)) return NULL;
+    if (!PyArg_ParseTuple(args, "KiiiilKiKK", &x, &b, &j.c, &h, &w, &j.step, &m, &threads, &mean, &variance)) return NULL;
     j.x = POINTER(x), j.mean = POINTER(mean), j.variance = POINTER(variance);
     return run(&j, b, h, w, POINTER(m), threads, 1, 0);
 }
@@ -439,7 +557,7 @@ static PyObject *move(PyObject *self, PyObject *args) {
     job j = {0};
     int b, h, w, threads;
     address x, z, out, m, gain, offset;
-    if (!PyArg_ParseTuple(args, "KKKiiiiKiKK", &x, &z, &out, &b, &j.c, &h, &w, &m, &threads, &gain, &offset))
+    if (!PyArg_ParseTuple(args, "KKKiiiilKiKK", &x, &z, &out, &b, &j.c, &h, &w, &j.step, &m, &threads, &gain, &offset))
         return NULL;
     j.x = POINTER(x), j.z = POINTER(z), j.out = POINTER(out), j.gain = POINTER(gain), j.offset = POINTER(offset);
     return run(&j, b, h, w, POINTER(m), threads, 0, 1);

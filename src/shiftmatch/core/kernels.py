@@ -1,7 +1,8 @@
 """The spectrum of images in one compiled call: an optional twin of the formulas in spectrum.py, with equal results.
 
 It is built from `_kernels.c` where a C compiler is found, and left out silently where not; SHIFTMATCH_PURE=1 leaves it
-out too. It serves contiguous images in single precision on the CPU that nobody differentiates, traces or compiles.
+out too. It serves images in single precision on the CPU, contiguous or with channels last, that nobody
+differentiates, traces or compiles.
 All others take the way of PyTorch's operations.
 """
 
@@ -19,6 +20,9 @@ from shiftmatch.core.moments import CONSTANT_RTOL
 from shiftmatch.core.views import NOT_FINITE, Target
 from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Images
+
+BASE = 8
+"""What the kernel has under the same name: entries whose transform is a product with its matrix."""
 
 FEW = 8192
 """Fewer numbers than this are not worth a second thread."""
@@ -43,7 +47,9 @@ def serve(x: Tensor, *others: Tensor) -> bool:
         and type(x) is Tensor
         and x.ndim == 4
         and x.device.type == "cpu"
-        and all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in (x, *others))
+        and (x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last))
+        and x.dtype == torch.float32
+        and all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in others)
         and x.numel() > 0
         and not (x.requires_grad and torch.is_grad_enabled())
         and (_kernels.PARALLEL or torch.get_num_threads() == 1)
@@ -90,18 +96,32 @@ def move(x: Images, gain: Tensor, offset: Tensor, z: Images | None = None) -> Im
 
 
 def _shape(x: Images) -> tuple[int, ...]:
-    """Sizes, matrices and threads, as every kernel takes them."""
+    """Sizes, the step from pixel to pixel, matrices and threads, as every kernel takes them."""
     b, c, h, w = x.shape
+    step = 1 if x.is_contiguous() else c
     threads = torch.get_num_threads() if x.numel() >= FEW else 1
-    return b, c, h, w, _matrices(h, w).data_ptr(), threads
+    return b, c, h, w, step, _matrices(h, w).data_ptr(), threads
 
 
 @cache
 def _matrices(h: int, w: int) -> Tensor:
-    """E and O of both axes, as they are and transposed."""
-    parts = []
-    for side in (h, w):
-        matrix = dct_matrix(side).float()
-        even, odd = matrix[::2, : (side + 1) // 2], matrix[1::2, : side // 2]
-        parts += [part.flatten() for part in (even, odd, even.mT, odd.mT)]
-    return torch.cat(parts)
+    """What the transforms of both axes need, as `axis_of` in the kernel reads it."""
+    return torch.cat([_tables(h), _tables(w)]).float()
+
+
+def _tables(n: int) -> Tensor:
+    """Matrices of the smallest transform that n entries are split into, and the turns of all larger ones."""
+    base, turns = n, []
+    while base > BASE and base % 2 == 0:
+        base //= 2
+    m = n // 2
+    while m > base:
+        angle = torch.pi * (2 * torch.arange(m // 2, dtype=torch.float64) + 1) / (4 * m)
+        sign = (-1.0) ** torch.arange(m // 2)
+        turns.append(torch.stack([angle.cos(), angle.sin(), sign * angle.cos(), sign * angle.sin()], -1).flatten())
+        m //= 2
+    second = dct_matrix(base) * (base / n) ** 0.5
+    odd = 2 * torch.arange(base, dtype=torch.float64) + 1
+    fourth = (2 / n) ** 0.5 * torch.cos(torch.pi / (4 * base) * odd[:, None] * odd.flip(0))
+    parts = [second[::2, : (base + 1) // 2], second[1::2, : base // 2].flip(1), fourth]
+    return torch.cat([part.flatten() for part in (*parts, *(part.mT for part in parts))] + turns)

@@ -1,3 +1,6 @@
+import platform
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -78,3 +81,23 @@ def test_an_interrupt_while_gradients_are_switched_off_leaves_them_on(
         assert torch.is_grad_enabled()
     finally:
         torch.set_grad_enabled(True)
+
+
+PAGE_FAULTS = """
+import resource, torch
+from shiftmatch.utils.parallel import keep_freed_memory
+keep_freed_memory()
+def allocate():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.empty(16 << 20).fill_(1.0)  # 64 MB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(allocate(), allocate())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_freed_memory_is_kept_for_the_next_tensors() -> None:
+    first, second = map(int, subprocess.check_output([sys.executable, "-c", PAGE_FAULTS], text=True).split())
+    if first < 10_000:  # one for every 4 kB, unless pages are larger
+        pytest.skip("memory comes in large pages here")
+    assert second < first / 10

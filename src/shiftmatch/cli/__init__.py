@@ -17,6 +17,7 @@ from shiftmatch.cli.output import FAILED, INTERRUPTED, WarnInWords, complain, ex
 from shiftmatch.cli.predict import diagnose, predict
 from shiftmatch.cli.report import demo, report, reproduce
 from shiftmatch.errors import ShiftMatchError
+from shiftmatch.utils.parallel import keep_freed_memory
 
 COMMANDS = (demo, sites, fit, predict, diagnose, sample, import_hmc, corrupt, evaluate, export, report, reproduce)
 RESUMES = {
@@ -106,4 +107,5 @@ def shiftmatch(
 
 def main() -> None:
     """Run the command line."""
+    keep_freed_memory()
     app()

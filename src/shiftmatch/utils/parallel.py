@@ -1,5 +1,6 @@
 """Work shared between threads, or between processes; settings of PyTorch that are put back; progress bars."""
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -21,6 +22,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Map = Callable[[Callable[..., Any], Iterable[Any]], Iterator[Any]]
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Settings of glibc's mallopt: how much free memory is given back, and how many allocations have pages of their own."""
 
 _shared: tuple[Any, ...] = ()
 """In a worker process: what every call gets before its item."""
@@ -70,6 +74,18 @@ def mapping(workers: int, *shared: Any) -> Iterator[Map]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory of freed tensors for the next ones, where its allocator is that of glibc.
+
+    Tensors over 32 MB would else go back to the system, and each new one costs a page fault for every 4 kB. For
+    processes of our own only: the command line and worker processes.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, -1)
 
 
 @contextmanager
@@ -131,6 +147,7 @@ def _packed(shared: tuple[Any, ...]) -> bytes:
 def _start(packed: bytes, folder: str) -> None:
     global _shared  # noqa: PLW0603  a worker process has one job
     torch.set_num_threads(1)
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     sys.path.insert(0, folder)  # the user's own modules

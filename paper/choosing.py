@@ -38,11 +38,15 @@ TABLES = {
         Rows(
             f"cifar10c-resnet{depth}.csv",
             f"ResNet-{depth}, BatchNorm, CIFAR-10-C: ",
-            {"plain": "plain", "batchnorm": "test-time batchnorm", "ShiftMatch: spectrum": "`sm.match`"},
+            {
+                "plain": "plain",
+                "batchnorm": "test-time batchnorm",
+                "ShiftMatch: spectrum": "`sm.match`",
+                "ShiftMatch: auto": '`sm.match(..., strength="auto")`',
+            },
         )
         for depth in (20, 32)
-    ]
-    + [Rows("cifar10c-auto-resnet20.csv", "ResNet-20: ", {"ShiftMatch: auto": '`sm.match(..., strength="auto")`'})],
+    ],
     "posteriors": [Rows("fig4.csv", "FRN ResNet-20, CIFAR-10-C: "), Rows("fig3.csv", "LeNet, MNIST-C: ")],
 }
 """Which results each table has. Those without standard errors are left out."""

@@ -12,7 +12,6 @@ RESULTS = ROOT / "paper" / "results"
 Z = 1.96
 NAMES = {"test-time batchnorm": "batchnorm"}
 CELL = re.compile(r"\**(?P<value>\d+\.\d)\** ± (?P<half>\d+\.\d)")
-AUTO = "ShiftMatch: auto"
 
 
 def table() -> dict[str, dict[str, tuple[float, float]]]:
@@ -34,7 +33,7 @@ def table() -> dict[str, dict[str, tuple[float, float]]]:
 
 def measured(row: str, method: str) -> Mean:
     network = 32 if "ResNet-32" in row else 20
-    file = f"cifar10c-{'auto-' if method == AUTO else ''}resnet{network}.csv"
+    file = f"cifar10c-resnet{network}.csv"
     if "posterior" in row:
         file, method = "posterior.csv", "posterior" if method == "plain" else f"posterior + {method}"
     scores = Scores.load(RESULTS / file).where(metric="accuracy", method=method)

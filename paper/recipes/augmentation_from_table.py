@@ -15,26 +15,20 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.report.figures import save_figure
 
 NAME = "augmentation"
-FILES = {
-    "resnet20": ("cifar10c-resnet20", "cifar10c-auto-resnet20"),
-    "resnet32": ("cifar10c-resnet32",),
-}
+NETWORKS = ("resnet20", "resnet32")
 
 
 def collected() -> Scores:
-    """Every method once, under the name of its network."""
-    rows, correct, seen = [], {}, set()
-    for network, files in FILES.items():
-        for file in files:
-            scores = Scores.load(RESULTS / f"{file}.csv")
-            new = [method for method in scores.values("method") if (network, method) not in seen]
-            seen |= {(network, method) for method in new}
-            for row in scores.where(method=new):
-                named = row._replace(data=f"{network} · {row.data}")
-                rows.append(named)
-                if row.key in scores.correct:
-                    correct[named.key] = scores.correct[row.key]
-    return Scores(rows, {"from": [f"{file}.csv" for files in FILES.values() for file in files]}, correct)
+    """Every row under the name of its network."""
+    files = {network: Scores.load(RESULTS / f"cifar10c-{network}.csv") for network in NETWORKS}
+    rows, correct = [], {}
+    for network, scores in files.items():
+        for row in scores:
+            named = row._replace(data=f"{network} · {row.data}")
+            rows.append(named)
+            if row.key in scores.correct:
+                correct[named.key] = scores.correct[row.key]
+    return Scores(rows, {"from": [f"cifar10c-{network}.csv" for network in files]}, correct)
 
 
 def main() -> None:

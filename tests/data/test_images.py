@@ -165,7 +165,12 @@ def test_what_is_no_whole_image_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes(whole.read_bytes()[:2000])
     (tmp_path / "text.jpg").write_text("no image")
     (tmp_path / "folder.png").mkdir()
-    for name, message in (("empty", "0 bytes"), ("cut", "damaged"), ("text", "known format"), ("folder", "Is a directory")):
+    for name, message in (
+        ("empty", "0 bytes"),
+        ("cut", "damaged"),
+        ("text", "known format"),
+        ("folder", "Is a directory"),
+    ):
         path = next(tmp_path.glob(f"{name}.*"))
         with pytest.raises(FileFormatError, match=f"{path}.*{message}"):
             open_image(path)

@@ -44,7 +44,8 @@ class Corruption:
         return "rng" in inspect.signature(self.recipe).parameters
 
     def level(self, severity: int | None) -> Level:
-        """The parameters at a severity; none if it comes in one strength."""
+        """The parameters at a severity; without one, those of the published set."""
+        severity = self.published if severity is None else severity
         return () if severity is None else self.levels[severity - 1]
 
 

@@ -37,6 +37,11 @@ def test_the_list_is_a_command_of_its_own_also_for_scripts(tmp_path: Path) -> No
     assert {entry["state"] for entry in json.loads(result.stdout)} == {"absent"}
 
 
+def test_the_data_folder_may_be_named_before_the_command(tmp_path: Path) -> None:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["data", "--root", str(tmp_path), "get", "imagenet"])
+    assert str(tmp_path / "imagenet") in result.stderr
+
+
 @needs_data("mnist")
 def test_a_set_that_is_there_is_not_fetched_again() -> None:
     result = CliRunner().invoke(app, ["data", "get", "mnist", "--root", str(DATA)])

@@ -44,7 +44,7 @@ def test_a_function_in_a_file_anywhere_is_found(tmp_path: Path, monkeypatch: pyt
         ("import nothing_of_this_name", "No module named"),
         ("def net(): return 1 / 0", r"ZeroDivisionError.*line 1"),
         ("def net(depth): pass", "function without arguments"),
-        ("def net(): return 3", "gives a int; expected a torch.nn.Module"),
+        ("def net(): return 3", "gives a value of type int; expected a torch.nn.Module"),
     ],
 )
 def test_a_users_mistake_is_told_with_its_place(
@@ -92,7 +92,7 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     for name, message in (
         ("nothing_of_this_name:f", "cannot be built: ModuleNotFoundError"),
         ("torch.nn:Nothing", "has no attribute"),
-        ("math:pi", "gives a float"),
+        ("math:pi", "gives a value of type float"),
         ("lenett", r"There is no network.*file\.py:function"),
     ):
         with pytest.raises(InputError, match=message):

@@ -26,6 +26,8 @@ NETWORK = """
 from torch import nn
 def net():
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 6 * 6, 2))
+def maps():
+    return nn.Conv2d(1, 4, 3)
 """
 
 
@@ -36,8 +38,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "doors", raising=False)
     (tmp_path / "doors.py").write_text(NETWORK)
     (tmp_path / "binary").write_bytes(BINARY)
+    Image.new("RGB", (40, 40)).save(tmp_path / "photo.png")
     pixels = np.random.default_rng(0).integers(0, 255, (60, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "x.npz", images=pixels, labels=np.arange(60) % 2)
+    np.savez(tmp_path / "three.npz", images=pixels, labels=np.arange(60) % 3)
     return tmp_path
 
 
@@ -112,7 +116,6 @@ def test_results_as_json() -> None:
     assert found("export doors.py:net --statistics s --out net.pt2") == {"out": "net.pt2"}
     run = found("sample doors.py:net x.npz --method sghmc --draws 2 --burn-in 1 --steps 1 --out draws")
     assert (run["draws"], run["chains"]) == (2, [2])
-    Image.new("RGB", (40, 40)).save("photo.png")
     assert found("corrupt cifar10-c --show photo.png --out sheet.png") == {"out": "sheet.png"}
 
 
@@ -122,6 +125,17 @@ def test_results_as_json() -> None:
     [
         ("fit doors.py:net x.npz --out s --mean 1,2", "one number, or one per channel"),
         ("fit doors.py:net x.npz --out s --std 0", "above 0"),
+        ("fit doors.py:net x.npz --out s --mean inf", "one number, or one per channel"),
+        ("fit doors.py:net x.npz --out x.npz", "x.npz is read by this command"),
+        ("predict doors.py:net x.npz --out x.npz", "x.npz is read by this command"),
+        ("predict doors.py:net x.npz --out s --prior-images 8", "Pass --statistics too"),
+        ("predict doors.py:maps x.npz --out s", "(16, 4, 6, 6) for 16 images; expected (16, K)"),
+        ("sample doors.py:net three.npz --out s", "labels up to 2, but the network has 2 outputs"),
+        ("sample doors.py:net x.npz --out s --method sgld --step-size nan", "--step-size"),
+        ("sample doors.py:net x.npz --out s --method sgld --step-size 1e30 --draws 1 --burn-in 1", "diverged"),
+        ("corrupt --show nowhere.png", "nowhere.png cannot be read (No such file or directory)"),
+        ("corrupt --show photo.png --limit 3 --out s", "--show draws all corruptions of one image"),
+        ("corrupt cifar10-c --show photo.png --out photo.png", "photo.png is read by this command"),
         ("fit doors.py:net x.npz --out .", "is a folder; name a file"),
         ("fit doors.py:net x.npz --out binary/s", "cannot be written"),
         ("fit doors.py:net binary --out s", "neither an image"),
@@ -159,6 +173,13 @@ def test_quiet_may_stand_anywhere(here: Path, words: list[str]) -> None:
     assert (here / "stats").exists()
     assert "60 images" in CliRunner().invoke(app, ["fit", *options]).stdout
     assert "SHIFTMATCH_QUIET" not in os.environ
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("words", ["sites doors.py:net 1x8x8", "data list --root ."])
+def test_quiet_silences_lists(words: str) -> None:
+    assert CliRunner().invoke(app, [*words.split(), "--quiet"]).output == ""
+    assert json.loads(CliRunner().invoke(app, [*words.split(), "--quiet", "--json"]).stdout)
 
 
 @pytest.mark.usefixtures("here")

@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from shiftmatch.cli.output import explain, in_options, tell_problems, writing
+from shiftmatch.cli.output import complain, explain, in_options, tell_problems, writing
 from shiftmatch.data.image_set import Problems
 from shiftmatch.errors import InputError
 
 
 def test_advice_is_given_in_options() -> None:
     assert in_options("or pass prior_images=32 to match.") == "or pass --prior-images 32 to match."
-    assert in_options('strength="auto", or batch_size=200.') == "--strength auto, or --batch-size 200."
+    assert in_options('device="cpu", or batch_size=200.') == "--device cpu, or --batch-size 200."
+    assert in_options('strength="auto"') == 'strength="auto"'  # no command has such an option
     assert in_options("x=3") == "x=3"
     assert in_options("Use shiftmatch.match(model, statistics, prior_images=32).") == "Use --prior-images 32."
+    assert in_options("See shiftmatch.sites(model, example).") == "See shiftmatch sites."
 
 
 def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
@@ -25,8 +27,17 @@ def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["file/out.csv", "/proc/out.csv", "/proc/deep/out.csv"])
 def test_what_cannot_be_written_is_found_out_at_once(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"cannot be written .*Choose another --out"), writing(tmp_path / place):
+    with pytest.raises(InputError, match=r"cannot be written .*Choose another place"), writing(tmp_path / place):
         pytest.fail("the work was begun")
+
+
+def test_what_is_read_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "net.pt").write_text("weights")
+    (tmp_path / "link.pt").symlink_to(tmp_path / "net.pt")
+    with pytest.raises(InputError, match="would be written over"), writing(tmp_path / "link.pt", tmp_path / "net.pt"):
+        pytest.fail("the work was begun")
+    with writing(tmp_path / "new.stats", None, tmp_path / "net.pt", tmp_path / "nowhere"):
+        pass
 
 
 HOLD = """
@@ -54,7 +65,15 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path) -> None:
 
 def test_failures_of_the_disk_come_with_what_to_do() -> None:
     assert "free some space" in explain(OSError(errno.ENOSPC, "No space left on device", "out.csv"))
+    assert "Check the path" in explain(FileNotFoundError(errno.ENOENT, "No such file or directory", "in.pkl"))
     assert explain(OSError("odd")) == "odd."
+
+
+def test_messages_are_one_colour(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    complain("named as module:function, 3 of 'x'")
+    assert capsys.readouterr().err.count("\x1b[") == 2  # red, and its end
 
 
 def test_problems_are_summed_up(capsys: pytest.CaptureFixture[str]) -> None:

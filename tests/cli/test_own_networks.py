@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import shiftmatch as sm
 from shiftmatch.cli import app
 from shiftmatch.cli.loading import open_network
 from shiftmatch.deploy.export import exported_metadata
+from shiftmatch.samplers.posterior import Posterior
 
 NETWORK = """
 from torch import nn
@@ -177,3 +179,24 @@ def test_an_exported_network_predicts_as_the_matched_one_and_says_how(here: Path
         session = pytest.importorskip("onnxruntime").InferenceSession(here / name, providers=["CPUExecutionProvider"])
         found = torch.from_numpy(session.run(None, {"images": x.numpy()})[0])
     torch.testing.assert_close(found, robust(x), rtol=0, atol=1e-4)
+
+
+def checkpoint(path: Path, *, accepted: bool) -> Path:
+    layers = {"linear": (784, 256), "linear_1": (256, 256), "linear_2": (256, 10)}
+    params = {
+        name: {"w": np.zeros(shape, np.float32), "b": np.ones(shape[1], np.float32)} for name, shape in layers.items()
+    }
+    path.write_bytes(pickle.dumps({"params": params, "accepted": accepted}, protocol=4))
+    return path
+
+
+def test_accepted_samples_become_a_posterior(tmp_path: Path) -> None:
+    files = [checkpoint(tmp_path / f"model_step_{step}.pt", accepted=step != 12) for step in (11, 12, 13)]
+    out = tmp_path / "mlp.safetensors"
+    result = CliRunner().invoke(app, ["import-hmc", *map(str, files), "--network", "mlp", "--out", str(out), "--half"])
+    assert result.exit_code == 0, result.output
+    assert "2 draws in 1 chain" in result.output
+    posterior = Posterior.load(out)
+    assert posterior.architecture is not None
+    assert posterior.architecture.name == "mlp"
+    assert posterior[1]["dense3.bias"].tolist() == [1.0] * 10

@@ -7,7 +7,15 @@ import torch
 from torch import nn
 
 import shiftmatch as sm
-from shiftmatch.cli.preparing import check_moments, check_preparation, check_runs, check_variance, fitting, preparation
+from shiftmatch.cli.preparing import (
+    check_moments,
+    check_preparation,
+    check_runs,
+    check_variance,
+    count_classes,
+    fitting,
+    preparation,
+)
 from shiftmatch.data.image_set import open_images
 from shiftmatch.data.images import Labelled
 from shiftmatch.errors import InputError, StatisticsMismatchError
@@ -65,6 +73,12 @@ def test_grey_arrays_enter_a_colour_network_with_three_channels(tmp_path: Path) 
 def test_a_network_for_other_images_is_told() -> None:
     with pytest.raises(InputError, match="does not take images of shape 1 × 8 × 8"):
         check_runs(COLOUR, torch.zeros(2, 1, 8, 8))
+
+
+def test_a_network_that_does_not_classify_is_refused_in_words() -> None:
+    assert count_classes(nn.Flatten(), torch.zeros(2, 3, 1, 1)) == 3
+    with pytest.raises(InputError, match=r"shape \(2, 3, 8, 8\) for 2 images; expected \(2, K\)"):
+        count_classes(nn.Identity(), torch.zeros(2, 3, 8, 8))
 
 
 def test_preprocessing_that_does_not_fit_batchnorm_is_warned_about(capsys: pytest.CaptureFixture[str]) -> None:

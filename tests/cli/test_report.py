@@ -35,6 +35,15 @@ def test_the_methods_can_be_chosen(tmp_path: Path) -> None:
     assert "'plain', 'other', 'ShiftMatch'" in result.stderr
 
 
+@pytest.mark.parametrize("option", ["--out", "--markdown"])
+def test_scores_are_not_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    everything().save("scores.csv")
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["report", "scores.csv", option, "scores.csv", "--no-open"])
+    assert "scores.csv is read by this command" in result.stderr
+    assert [path.name for path in tmp_path.glob("*.html")] == []
+
+
 def test_help_teaches() -> None:
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["report", "--help"])
     assert "Example: shiftmatch report" in result.stdout

@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,12 @@ def test_without_a_severity_mnist_c_has_its_published_strength() -> None:
     assert torch.equal(
         corrupt(images, "rotate", suite="mnist-c"), corrupt(images, "rotate", severity=2, suite="mnist-c")
     )
+
+
+def test_numpy_integers_and_paths_as_text_are_what_they_mean(tmp_path: Path) -> None:
+    images = torch.full((2, 3, 32, 32), 100, dtype=torch.uint8)
+    options: Any = {"severity": np.int64(3), "seed": np.int64(0), "frost": str(tmp_path)}
+    assert torch.equal(corrupt(images, "frost", **options), corrupt(images, "frost", severity=3, frost=tmp_path))
 
 
 def test_an_empty_batch_stays_empty() -> None:

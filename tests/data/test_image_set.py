@@ -42,6 +42,7 @@ def test_a_flat_folder_has_no_labels_and_may_be_read_in_grey(tmp_path: Path) -> 
 def test_one_file_is_a_set_of_one(tmp_path: Path) -> None:
     Image.new("RGB", (4, 4)).save(tmp_path / "a.JPG")
     assert open_images(tmp_path / "a.JPG", PLAIN).names == ["a.JPG"]
+    assert open_images(str(tmp_path / "a.JPG"), PLAIN).some().shape == (1, 3, 4, 4)
 
 
 def test_images_beside_class_folders_leave_all_without_labels(tmp_path: Path) -> None:

@@ -41,6 +41,11 @@ def test_labels_are_the_ranks_of_the_class_folders(tmp_path: Path) -> None:
     assert [f"n{label:08}" for label in labels] == [path.parent.name for path in images.paths]
 
 
+def test_an_image_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"nowhere.png cannot be read \(No such file or directory\)"):
+        open_image(str(tmp_path / "nowhere.png"))
+
+
 def test_the_order_mixes_the_classes_and_is_the_same_in_a_copy_elsewhere(tmp_path: Path) -> None:
     for name in ("val", "copy"):
         write_pictures(tmp_path / name, classes=3, each=8, size=(8, 8))
@@ -160,7 +165,12 @@ def test_what_is_no_whole_image_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes(whole.read_bytes()[:2000])
     (tmp_path / "text.jpg").write_text("no image")
     (tmp_path / "folder.png").mkdir()
-    for name, message in (("empty", "0 bytes"), ("cut", "damaged"), ("text", "known format"), ("folder", "damaged")):
+    for name, message in (
+        ("empty", "0 bytes"),
+        ("cut", "damaged"),
+        ("text", "known format"),
+        ("folder", "Is a directory"),
+    ):
         path = next(tmp_path.glob(f"{name}.*"))
         with pytest.raises(FileFormatError, match=f"{path}.*{message}"):
             open_image(path)

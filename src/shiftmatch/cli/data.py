@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, no_type_check
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
 from shiftmatch.cli.options import AsJson
-from shiftmatch.cli.output import FAILED, tell, writing
+from shiftmatch.cli.output import FAILED, show, tell, writing
+from shiftmatch.errors import InputError
 from shiftmatch.utils.files import atomic_path
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def data(context: typer.Context, root: Root = None) -> None:
 
     Example: shiftmatch data get cifar10
     """
+    context.default_map = {"list": {"root": root}, "get": {"root": root}}
     if context.invoked_subcommand is None:
         list_data(root)
 
@@ -56,7 +57,7 @@ def list_data(root: Root = None, as_json: AsJson = False) -> None:
             state = f"{status.state}: {status.detail}" if status.detail else status.state
             source = status.source or f"(published at {CATALOG[status.name].page})"
             table.add_row(status.name, size, state, source, style=_STYLE[status.state])
-        Console().print(table)
+        show(table)
     if any(status.state == "damaged" for status in statuses):
         raise typer.Exit(FAILED)
 
@@ -85,7 +86,9 @@ def get_data(
 def corrupt(
     suite: Annotated[str, typer.Argument(help="cifar10-c, imagenet-c or mnist-c.")] = "imagenet-c",
     *,
-    show: Annotated[Path | None, typer.Option(help="Draw the sheet of all corruptions of this image.")] = None,
+    image: Annotated[
+        Path | None, typer.Option("--show", help="Draw the sheet of all corruptions of this image.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write to (with --show: the PNG file).")] = None,
     data: Annotated[str | None, typer.Option(help="The clean set to corrupt, if not the suite's own.")] = None,
     only: Annotated[
@@ -107,13 +110,17 @@ def corrupt(
     """
     from shiftmatch.data import open_image, sheet, write_corrupted
 
-    if show is None:
+    if image is None:
         folder = write_corrupted(
             suite, out, data=data, corruptions=only, limit=limit, seed=seed, workers=workers, root=root
         )
         tell(f"{suite} is in {folder}", {"out": folder}, as_json=as_json)
     else:
-        target = out or Path(f"{show.stem}-{suite}.png")
-        with writing(target), atomic_path(target) as path:
-            sheet(open_image(show), suite, seed=seed).save(path, "PNG")
+        if data or only or limit or workers > 1:
+            raise InputError(
+                "--show draws all corruptions of one image: --data, --only, --limit, --workers go without."
+            )
+        target = out or Path(f"{image.stem}-{suite}.png")
+        with writing(target, image), atomic_path(target) as path:
+            sheet(open_image(image), suite, seed=seed).save(path, "PNG")
         tell(f"The sheet is {target}", {"out": target}, as_json=as_json)

@@ -78,7 +78,7 @@ def evaluate(
     import torch
 
     from shiftmatch.cli.loading import open_members
-    from shiftmatch.cli.preparing import check_preparation, check_runs, check_variance, preparation
+    from shiftmatch.cli.preparing import check_preparation, check_runs, check_variance, count_classes, preparation
     from shiftmatch.corruptions import PAPER
     from shiftmatch.evaluation import evaluate as evaluation
     from shiftmatch.evaluation.methods import METHODS, method_named, predictor
@@ -90,7 +90,7 @@ def evaluate(
 
     (rank, processes), cells = join_processes(), folder or out.with_suffix(".cells")
     chosen = PAPER if corruptions == "paper" else _words(corruptions)
-    with writing(out) as place:
+    with writing(out, weights, posterior, train) as place:
         images = open_suite(
             suite, root, corruptions=chosen or None, severities=_levels(severities), limit=limit, seed=seed
         )
@@ -102,7 +102,8 @@ def evaluate(
         wanted = METHODS if methods == "all" else _words(methods)
         chosen_methods = [method_named(name, pixel_std=fmean(prepare.std)) for name in wanted]
         some = prepare(images.clean.images[torch.arange(min(16, len(images)))]).to(device)
-        check_runs(members[0], some)
+        check_runs(members[0], some, f"Take a network for the images of {suite}, or another --suite.")
+        classes = count_classes(members[0], some)
         check_variance(members[0], some)
         check_preparation(members[0], images.clean, prepare, device=device)
         batches = training_batches(images, prepare, train_images, path=train)
@@ -137,7 +138,7 @@ def evaluate(
     else:
         _show(scores)
         say(f"The scores are in {out}")
-    _check_clean(scores, classes=int(images.labels.max()) + 1)
+    _check_clean(scores, classes=classes)
 
 
 def _show(scores: "Scores") -> None:

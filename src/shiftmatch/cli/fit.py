@@ -1,7 +1,7 @@
 """What is measured, drawn and written of a network: `shiftmatch sites`, `fit`, `sample`, `import-hmc` and `export`."""
 
-import json
 from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ import typer
 
 from shiftmatch.cli import options as o
 from shiftmatch.cli.output import finish, join_processes, tell, writing
+from shiftmatch.errors import InputError, NonFiniteError
 
 
 def fit(
@@ -49,10 +50,9 @@ def fit(
 
     rank, processes = join_processes()
     settings: dict[str, Any] = {"covariance": covariance_named(covariance), "across_processes": processes > 1}
-    with writing(out) as place:
+    with writing(out, data, weights, posterior) as place:
         members = open_members(network, weights, posterior, device=device, random=random_weights)
-        options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
-        images, some = open_prepared(data, network, members[0], device=device, **options)
+        images, some = open_prepared(data, network, members[0], device=device, mean=mean, std=std, size=size, grey=grey)
         input_mean, input_std = channel_moments(some)
         known = images.preprocessing.as_dict() | {"input_mean": input_mean, "input_std": input_std}
         settings |= {"classes": images.classes, "preprocessing": known}
@@ -90,9 +90,9 @@ def sites(
     from shiftmatch.matching.selection import sites as find
 
     model, example = open_network(network, device=device), example_of(shape).to(device)
-    check_runs(model, example)
+    check_runs(model, example, "Give the shape of one of its inputs: channels x rows x columns.")
     found = find(model, example, at="module" if everywhere else "pre-activation")
-    typer.echo(json.dumps([asdict(site) for site in found], indent=1) if as_json else str(found))
+    tell(str(found), [asdict(site) for site in found], as_json=as_json)
 
 
 def sample(
@@ -132,18 +132,24 @@ def sample(
     Example: shiftmatch sample lenet digits/ --method sghmc --step-size 0.01 --out digits.safetensors
     """
     from shiftmatch.cli.loading import architecture_named, open_network
-    from shiftmatch.cli.preparing import open_prepared
+    from shiftmatch.cli.preparing import count_classes, open_prepared
     from shiftmatch.data.image_set import Problems
     from shiftmatch.samplers.diagnostics import convergence_summary
     from shiftmatch.samplers.inference import LOOKED_AT, Inference
 
     settings = Inference(method, draws, burn_in, step_size, trajectory, steps, batch_size, weight_decay, seed, chains)
+    if not (0 < step_size < inf and 0 < trajectory < inf):
+        raise InputError(f"--step-size and --trajectory are above 0; got {step_size:g} and {trajectory:g}.")
     problems, (rank, processes) = Problems(), join_processes()
-    with writing(out) as place:
+    with writing(out, data, weights) as place:
         start = open_network(network, weights, seed=seed, device=device)
-        options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
-        images, _ = open_prepared(data, network, start, device=device, **options)
+        images, some = open_prepared(data, network, start, device=device, mean=mean, std=std, size=size, grey=grey)
         inputs, labels = (tensor.to(device) for tensor in images.training_data(problems))
+        if (classes := count_classes(start, some)) <= labels.max():
+            raise InputError(
+                f"There are labels up to {labels.max()}, but the network has {classes} outputs, for labels from 0 on. "
+                f"Take a network with an output for each class."
+            )
         posterior = settings.run(
             start,
             (inputs, labels),
@@ -151,6 +157,8 @@ def sample(
             architecture=architecture_named(network),
             across_processes=processes > 1,
         )
+        if not all(values.isfinite().all() for values in posterior.params.values()):
+            raise NonFiniteError("The draws are NaN or infinite: the sampler diverged. Take a smaller --step-size.")
         posterior.save(place)
     if rank:
         return
@@ -176,7 +184,7 @@ def import_hmc(
     from shiftmatch.models import Architecture
     from shiftmatch.samplers.interop import import_hmc as convert
 
-    with writing(out):
+    with writing(out, *files):
         posterior = convert(files, Architecture(network))
         posterior.save(out, dtype=torch.float16 if half else None)
     found = {"out": out, "draws": len(posterior), "chains": posterior.chains}
@@ -205,7 +213,7 @@ def export(
     from shiftmatch.matching.match import match
     from shiftmatch.matching.statistics import Statistics
 
-    with writing(out):
+    with writing(out, weights, statistics):
         robust = match(open_network(network, weights), Statistics.load(statistics), prior_images=prior_images)
         write(robust, out)
     tell(f"The matched network is in {out}", {"out": out}, as_json=as_json)

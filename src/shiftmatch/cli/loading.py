@@ -48,16 +48,13 @@ def open_network(
     try:
         return network.eval().to(device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from error
+        raise InputError(
+            f"--device {device} cannot be used: {str(error).splitlines()[0]}. Try --device cpu."
+        ) from error
 
 
 def open_members(
-    name: str,
-    weights: Path | None = None,
-    posterior: Path | None = None,
-    *,
-    device: str = "cpu",
-    random: bool = True,
+    name: str, weights: Path | None = None, posterior: Path | None = None, *, device: str = "cpu", random: bool = True
 ) -> Sequence[nn.Module]:
     """The networks of a posterior, built when they are asked for; or one network alone."""
     network = open_network(name, weights, device=device, random=random or posterior is not None)
@@ -102,7 +99,8 @@ def _import(name: str) -> nn.Module:
             f"among the installed ones."
         ) from error
     if not isinstance(network, nn.Module):
-        raise InputError(f"{name} gives a {type(network).__name__}; expected a torch.nn.Module.")
+        kind = type(network).__name__
+        raise InputError(f"{name} gives a value of type {kind}; expected a torch.nn.Module. Name what returns one.")
     return network
 
 
@@ -115,7 +113,9 @@ def _module_of(place: str) -> ModuleType:
     if path.suffix != ".py":
         return importlib.import_module(place)
     if not path.is_file():
-        raise DataNotFoundError(f"There is no file {path}.")
+        raise DataNotFoundError(
+            f"There is no file {path}; a network of your own is named as file.py:function. Check the path."
+        )
     known = sys.modules.get(path.stem)
     if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path.resolve():
         return known

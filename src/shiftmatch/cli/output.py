@@ -22,7 +22,7 @@ FAILED, PARTIAL, INTERRUPTED = 1, 3, 130
 """Exit codes: something went wrong; some images were refused; Ctrl-C. Wrong usage is 2."""
 MAX_SHOWN = 20
 """Refused images that are listed."""
-OPTIONS = ("prior_images", "prior", "batch_size", "size", "device", "workers", "strength", "window")
+OPTIONS = ("prior_images", "batch_size", "size", "device", "workers")
 """Arguments in the advice of the library that are options here."""
 
 
@@ -32,10 +32,10 @@ def say(text: str) -> None:
         typer.echo(text)
 
 
-def tell(text: str, found: Mapping[str, Any], *, as_json: bool) -> None:
+def tell(text: str, found: Any, *, as_json: bool) -> None:
     """What was done: as JSON, which --quiet does not silence, or in words."""
     if as_json:
-        typer.echo(json.dumps(found, default=str))
+        typer.echo(json.dumps(found, default=str, indent=1 if isinstance(found, list) else None))
     else:
         say(text)
 
@@ -56,7 +56,8 @@ def complain(text: object, *, kind: str = "error") -> None:
     if kind == "note" and is_quiet():
         return
     style = "red" if kind == "error" else "yellow"
-    Console(stderr=True, soft_wrap=True).print(f"{kind}: {in_options(str(text))}", style=style, markup=False)
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(f"{kind}: {in_options(str(text))}", style=style, markup=False)
 
 
 def in_options(text: str) -> str:
@@ -64,13 +65,15 @@ def in_options(text: str) -> str:
 
     >>> in_options("Pass larger batches, or prior_images=32, to match.")
     'Pass larger batches, or --prior-images 32, to match.'
+    >>> in_options("Fit again with shiftmatch.fit(model, data), or pass check_weights=False if that is meant.")
+    'Fit again with shiftmatch fit.'
     """
+    text = re.sub(r", or pass check_weights=False[^.]*", "", text)
+    text = re.sub(r"shiftmatch\.(fit|sites)\(\w+, \w+\)", r"shiftmatch \1", text)
     text = re.sub(r"shiftmatch\.\w+\([^()]*?(\w+=[^(),]*)\)", r"\1", text)  # the call around an argument
-    return re.sub(rf"\b({'|'.join(OPTIONS)})=(\"?)([\w.-]*\w)\2", _option, text)
-
-
-def _option(found: "re.Match[str]") -> str:
-    return f"--{found[1].replace('_', '-')} {found[3]}".replace("--prior ", "--prior-images ")
+    return re.sub(
+        rf"\b({'|'.join(OPTIONS)})=(\"?)([\w.-]*\w)\2", lambda found: f"--{found[1].replace('_', '-')} {found[3]}", text
+    )
 
 
 class WarnInWords:
@@ -94,6 +97,8 @@ def explain(error: OSError) -> str:
         errno.EACCES: "You may not write or read there: choose another place.",
         errno.EPERM: "You may not write or read there: choose another place.",
         errno.EROFS: "Nothing can be written there: choose another place.",
+        errno.ENOENT: "Check the path.",
+        errno.ENOTDIR: "Check the path: a file stands where a folder should be.",
     }
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}. {advice.get(error.errno or 0, '')}".strip()
@@ -112,10 +117,11 @@ def join_processes() -> tuple[int, int]:
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[Path]:
+def writing(out: Path, *inputs: Path | None) -> Iterator[Path]:
     """Find out before the work whether `out` can be written, and keep other processes from writing it meanwhile.
 
-    Of the processes that torchrun has started the first one writes; what the others write is thrown away.
+    One of the `inputs` is never written over. Of the processes that torchrun has started the first one writes; what
+    the others write is thrown away.
     """
     if join_processes()[0]:
         with TemporaryDirectory() as folder:
@@ -123,15 +129,17 @@ def writing(out: Path) -> Iterator[Path]:
         return
     if out.is_dir():
         raise InputError(f"{out} is a folder; name a file to write, such as {out / 'result'}.")
+    if out.exists() and any(path.exists() and out.samefile(path) for path in inputs if path):
+        raise InputError(f"{out} is read by this command and would be written over. Choose another place to write to.")
     lock = out.with_name(f".{out.name}.lock")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         handle = _lock(lock)
     except OSError as error:
-        raise InputError(f"{out} cannot be written ({error.strerror}). Choose another --out.") from error
+        raise InputError(f"{out} cannot be written ({error.strerror}). Choose another place.") from error
     if handle is None:
         raise InputError(
-            f"Another process is writing {out} at this moment. Wait until it has ended, or choose another --out."
+            f"Another process is writing {out} at this moment. Wait until it has ended, or choose another place."
         )
     try:
         yield out

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from shiftmatch.cli import options as o
 from shiftmatch.cli.output import complain, finish, writing
+from shiftmatch.errors import InputError, NonFiniteError
 
 if TYPE_CHECKING:
     from shiftmatch.data.image_set import Batches
@@ -49,21 +51,31 @@ def predict(
     Example: shiftmatch predict nets.py:resnet photos/ --weights net.pt --statistics net.stats --out labels.csv
     """
     from shiftmatch.cli.loading import open_members, open_statistics
-    from shiftmatch.cli.preparing import open_prepared
+    from shiftmatch.cli.preparing import count_classes, open_prepared
     from shiftmatch.matching.average import average
     from shiftmatch.matching.members import match_members
 
-    with writing(out):
+    if prior_images is not None and not statistics:
+        raise InputError("--prior-images weighs the statistics of training, and there are none. Pass --statistics too.")
+    with writing(out, data, statistics, weights, posterior):
         networks = open_members(network, weights, posterior, device=device, random=random_weights)
         known = open_statistics(statistics, of_members=posterior is not None) if statistics else None
         first = known[0] if known else None
         options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
         options |= {"device": device, "allow_other": allow_other_preprocessing}
-        images, _ = open_prepared(data, network, networks[0], first, **options)
+        images, some = open_prepared(data, network, networks[0], first, **options)
+        # Names of classes are those of the training folder; what folders test images lie in says nothing.
+        classes, outputs = first.classes if first else (), count_classes(networks[0], some)
+        if classes and len(classes) != outputs:
+            complain(
+                f"the statistics name {len(classes)} classes, the network has {outputs} outputs: classes are written "
+                f"as numbers.",
+                kind="warning",
+            )
+            classes = ()
         members = match_members(networks, known, prior_images=prior_images) if known else networks
         batches = images.batches(batch_size)
-        # Names of classes are those of the training folder; what folders test images lie in says nothing.
-        rows = _predict(average(members), batches, first.classes if first else (), device)
+        rows = _predict(average(members), batches, classes, device)
         _write(out, images.names, rows, batches.problems.refused)
     words = f"The predictions for {len(rows):,} images are in {out}"
     finish(images, batches.problems, words, {"out": out, "images": len(rows)}, as_json=as_json)
@@ -71,7 +83,6 @@ def predict(
 
 def _predict(predictor: "Average", batches: "Batches", classes: Sequence[str], device: str) -> dict[int, Row]:
     """For the position of each image: its label, the probability of that, and the entropy in nats."""
-    from shiftmatch.errors import NonFiniteError
     from shiftmatch.utils.parallel import track
 
     rows: dict[int, Row] = {}
@@ -84,13 +95,6 @@ def _predict(predictor: "Average", batches: "Batches", classes: Sequence[str], d
                 f"The network's outputs are NaN or infinite, for {name} to begin with. Check its weights and how the "
                 f"images are prepared (--mean, --std)."
             )
-        if classes and len(classes) != probabilities.shape[-1]:
-            complain(
-                f"the statistics name {len(classes)} classes, the network has {probabilities.shape[-1]} outputs: "
-                f"classes are written as numbers.",
-                kind="warning",
-            )
-            classes = ()
         confidence, labels = probabilities.max(-1)
         for position, label, p, entropy in zip(index.tolist(), labels.tolist(), confidence, entropies, strict=True):
             rows[position] = (classes[label] if classes else str(label), f"{p:.6f}", f"{entropy:.6f}")
@@ -136,7 +140,6 @@ def diagnose(
     """
     from shiftmatch.cli.loading import open_network, open_statistics
     from shiftmatch.cli.preparing import open_prepared
-    from shiftmatch.errors import InputError
     from shiftmatch.matching.diagnosis import diagnose as compare
 
     if plot:  # mistakes, and a missing matplotlib, are told before the work
@@ -144,16 +147,16 @@ def diagnose(
 
         if plot.suffix not in (".png", ".svg"):
             raise InputError(f"A picture is a .png or an .svg file; got --plot {plot}.")
-    model = open_network(network, weights, device=device, random=random_weights)
-    (known,) = open_statistics(statistics, of_members=False)
-    options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
-    options |= {"device": device, "allow_other": allow_other_preprocessing}
-    images, _ = open_prepared(data, network, model, known, **options)
-    batches = images.batches(batch_size)
-    inputs, index = next(iter(batches))
-    found = compare(model, known, inputs[:batch_size].to(device))
-    if plot:
-        with writing(plot):
+    with writing(plot, data, statistics, weights) if plot else nullcontext():
+        model = open_network(network, weights, device=device, random=random_weights)
+        (known,) = open_statistics(statistics, of_members=False)
+        options: dict[str, Any] = {"mean": mean, "std": std, "size": size, "grey": grey}
+        options |= {"device": device, "allow_other": allow_other_preprocessing}
+        images, _ = open_prepared(data, network, model, known, **options)
+        batches = images.batches(batch_size)
+        inputs, index = next(iter(batches))
+        found = compare(model, known, inputs[:batch_size].to(device))
+        if plot:
             save_figure(spectra(found), plot)
     names = [images.names[position] for position in index[:batch_size].tolist()]
     finish(images, batches.problems, str(found), found.to_dict() | {"names": names}, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -83,23 +84,32 @@ def fitting(
     the statistics, or without statistics from what the network's BatchNorm layers have seen, are warned about.
     """
     some = images.some().to(device)
-    if some.shape[1] == 1 and isinstance(images.images, Tensor) and not _runs(network, some):
+    if some.shape[1] == 1 and isinstance(images.images, Tensor) and _refusal(network, some):
         colour = images.in_colour()
-        if _runs(network, tried := colour.some().to(device)):
+        if not _refusal(network, tried := colour.some().to(device)):
             images, some = colour, tried
-    check_runs(network, some, "Images can be cut with --size, and read as one channel with --grey.")
+    check_runs(network, some, "Images are cut by --size, and read as one channel by --grey, as three by --colour.")
     check_variance(network, some) if statistics is None else check_moments(statistics, some)
     return images, some
 
 
 def check_runs(network: nn.Module, inputs: Tensor, advice: str = "") -> None:
     """Try a few inputs, and say in words if the network does not take them."""
-    try:
-        with torch.no_grad():
-            network(inputs)
-    except (RuntimeError, ValueError, TypeError) as error:
+    if error := _refusal(network, inputs):
         shape = " × ".join(map(str, inputs.shape[1:]))
         raise InputError(f"The network does not take images of shape {shape}: {error}. {advice}".strip()) from error
+
+
+def count_classes(network: nn.Module, inputs: Tensor) -> int:
+    """How many classes the network tells apart; refuse one that does not return a row of scores for each image."""
+    with torch.no_grad():
+        shape = tuple(logits_of(network(inputs)).shape)
+    if len(shape) != 2 or shape[0] != len(inputs):
+        raise InputError(
+            f"The network returns a tensor of shape {shape} for {len(inputs)} images; expected ({len(inputs)}, K), the "
+            f"scores of K classes for each. Name a network that classifies images."
+        )
+    return shape[1]
 
 
 def check_variance(network: nn.Module, inputs: Tensor) -> None:
@@ -157,22 +167,25 @@ def _short(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.2f}" for value in values)
 
 
-def _runs(network: nn.Module, inputs: Tensor) -> bool:
+def _refusal(network: nn.Module, inputs: Tensor) -> Exception | None:
     try:
         with torch.no_grad():
             network(inputs)
-    except (RuntimeError, ValueError, TypeError):
-        return False
-    return True
+    except (RuntimeError, ValueError, TypeError) as error:
+        return error
+    return None
 
 
 def _numbers(text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        return tuple(float(number) for number in text.split(","))
+        numbers = tuple(float(number) for number in text.split(","))
     except ValueError:
-        raise InputError(f"Expected one number, or one per channel with commas between; got {text!r}.") from None
+        numbers = ()
+    if not numbers or not all(map(isfinite, numbers)):
+        raise InputError(f"Expected one number, or one per channel with commas between; got {text!r}.")
+    return numbers
 
 
 def _of_network(network: nn.Module) -> Preprocessing | None:

@@ -44,21 +44,20 @@ def report(
     from shiftmatch.report.markdown import open_in_browser, write_markdown
 
     table, name = open_scores(scores), title or ", ".join(path.stem for path in scores)
-    with writing(out):
-        write_html(table, out, title=name, pictures=pictures_beside(scores), baseline=baseline, method=method)
     found: dict[str, Any] = {"out": out}
-    if markdown:
-        write_markdown(table, markdown, title=name, baseline=baseline, method=method)
-        found["markdown"] = markdown
+    with writing(out, *scores), writing(markdown, *scores, out) if markdown else nullcontext():
+        write_html(table, out, title=name, pictures=pictures_beside(scores), baseline=baseline, method=method)
+        if markdown:
+            write_markdown(table, markdown, title=name, baseline=baseline, method=method)
+            found["markdown"] = markdown
     if figures:
         from shiftmatch.report.files import write_figures
 
         found["figures"] = write_figures(table, figures, kind=kind, baseline=baseline, method=method)
     opened = open_page and not as_json and open_in_browser(out)
-    words = [f"The tables are in {markdown}"] * bool(markdown)
-    words += [f"{len(found.get('figures', ()))} figures are in {figures}"] * bool(figures)
-    words += [f"The page is {'open: ' if opened else ''}{out.resolve()}"]
-    tell("\n".join(words), found, as_json=as_json)
+    words = f"The tables are in {markdown}\n" if markdown else ""
+    words += f"{len(found['figures'])} figures are in {figures}\n" if figures else ""
+    tell(f"{words}The page is {'open: ' if opened else ''}{out.resolve()}", found, as_json=as_json)
 
 
 def demo(

@@ -4,8 +4,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
 import torch
@@ -137,7 +138,7 @@ def find_suite(name: str) -> Suite:
     return SUITES[name]
 
 
-def find(suite: str, name: str, severity: int | None) -> Corruption:
+def find(suite: str, name: str, severity: SupportsIndex | None) -> Corruption:
     """The corruption of that name, if it has that severity."""
     corruptions = find_suite(suite).corruptions
     if name not in corruptions:
@@ -157,10 +158,10 @@ def corrupt(
     images: Batch,
     name: str,
     *,
-    severity: int | None = None,
+    severity: SupportsIndex | None = None,
     suite: str = "cifar10-c",
-    seed: int = 0,
-    frost: Path | None = None,
+    seed: SupportsIndex = 0,
+    frost: str | PathLike[str] | None = None,
 ) -> Batch:
     """Corrupt images as the benchmark `suite` does, at a severity from 1 to 5.
 
@@ -184,12 +185,13 @@ def corrupt(
     """
     corruption = find(suite, name, severity)
     if name == "frost":
-        corruption = replace(corruption, recipe=partial(corruption.recipe, folder=frost))
-    key = (seed, suite, name, severity if severity is not None else corruption.published)
+        corruption = replace(corruption, recipe=partial(corruption.recipe, folder=Path(frost) if frost else None))
+    level = corruption.published if severity is None else int(severity)
+    key = (int(seed), suite, name, level)  # the generators come from its text, in which NumPy's integers differ
     pixels, channels_last = _to_pixels(images)
     rounds = find_suite(suite).rounds
     chunks = pixels.split(max(1, CHUNK_VALUES // pixels[0].numel())) if len(pixels) else ()
-    done = [_to_uint8(_apply(corruption, chunk, severity, key), rounds) for chunk in chunks]
+    done = [_to_uint8(_apply(corruption, chunk, level, key), rounds) for chunk in chunks]
     corrupted = torch.cat(done) if done else pixels.clone()
     if isinstance(images, Tensor):
         return cast("Batch", corrupted)

@@ -62,10 +62,7 @@ _CIFAR101 = (
     "https://github.com/modestyachts/CIFAR-10.1/raw/master/datasets",
     "https://raw.githubusercontent.com/modestyachts/CIFAR-10.1/master/datasets",
 )
-_MNIST = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist",
-    "https://storage.googleapis.com/cvdf-datasets/mnist",
-)
+_MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
 _FASHION = (
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
     "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -133,7 +134,7 @@ class Batches:
                 yield found
 
 
-def open_images(path: Path, preprocessing: Preprocessing) -> ImageSet:
+def open_images(path: str | PathLike[str], preprocessing: Preprocessing) -> ImageSet:
     """Images of one's own, from a file, a folder or an array.
 
     Args:
@@ -151,10 +152,11 @@ def open_images(path: Path, preprocessing: Preprocessing) -> ImageSet:
     ...     found.classes, found.labels.tolist(), tuple(found.some().shape)
     (('cat', 'dog'), [0, 1], (2, 3, 24, 24))
     """
+    path = Path(path)
     if path.is_dir():
         return _open_folder(path, preprocessing)
     if not path.is_file():
-        raise DataNotFoundError(f"There is no folder or file {path}.")
+        raise DataNotFoundError(f"There is no folder or file {path}. Check the path.")
     if path.suffix in (".npy", ".npz"):
         return _open_arrays(path, preprocessing)
     if path.suffix.lower() in SUFFIXES:

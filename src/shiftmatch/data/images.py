@@ -4,6 +4,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Protocol, final, overload, runtime_checkable
 
@@ -183,7 +184,9 @@ MAX_PIXELS = 89_478_485
 WHITE = (255, 255, 255, 255)
 
 
-def open_image(path: Path, *, grey: bool = False, upright: bool = True, notes: list[str] | None = None) -> Image.Image:
+def open_image(
+    path: str | PathLike[str], *, grey: bool = False, upright: bool = True, notes: list[str] | None = None
+) -> Image.Image:
     """An image file in colour (or grey), in 8 bits.
 
     16 bits are scaled to 8, transparency is laid over white, and of several frames the first is taken.
@@ -200,7 +203,7 @@ def open_image(path: Path, *, grey: bool = False, upright: bool = True, notes: l
     ...     open_image(path).mode
     'RGB'
     """
-    notes = [] if notes is None else notes
+    path, notes = Path(path), [] if notes is None else notes
     if path.is_file() and not path.stat().st_size:
         raise FileFormatError(f"{path} is empty (0 bytes). Copy it again, or take it out.")
     try:
@@ -218,6 +221,10 @@ def open_image(path: Path, *, grey: bool = False, upright: bool = True, notes: l
         raise FileFormatError(
             f"{path} has more than {MAX_PIXELS:,} pixels and may be made to fill the memory. Scale it down, or take it "
             f"out."
+        ) from error
+    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+        raise FileFormatError(
+            f"{path} cannot be read ({error.strerror}). Check its name and its permissions."
         ) from error
     except UnidentifiedImageError as error:
         raise FileFormatError(f"{path} is not an image of a known format. Take it out, or save it as PNG.") from error

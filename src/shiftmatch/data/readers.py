@@ -81,7 +81,7 @@ def read_array(path: Path) -> NDArray[np.generic]:
     try:
         return np.lib.format.open_memmap(path, _MAP)
     except NUMPY_ERRORS as error:
-        raise _wrong(path, "a complete .npy file of numbers", str(error)) from error
+        raise _wrong(path, "a complete .npy file of numbers", str(error).rstrip("."), "Save or fetch") from error
 
 
 def _idx(path: Path, axes: int) -> NDArray[np.uint8]:
@@ -104,9 +104,9 @@ def _records(path: Path, length: int) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, _MAP).reshape(-1, length)
 
 
-def _wrong(path: Path, expected: str, found: str) -> FileFormatError:
+def _wrong(path: Path, expected: str, found: str, advice: str = "Delete it and fetch") -> FileFormatError:
     return FileFormatError(
-        f"{path} is damaged or of another kind: expected {expected}, found {found}. Delete it and fetch it again."
+        f"{path} is damaged or of another kind: expected {expected}, found {found}. {advice} it again."
     )
 
 
@@ -178,14 +178,15 @@ def read_npz(path: Path) -> tuple[Array, Array | None]:
     """The images and, if there are any, the labels of an .npz file."""
     try:
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            names = {kind: next((n for n in known if n in file), "") for kind, known in _NAMES.items()}
-            if not names["images"] and len(file.files) == 1:
-                names["images"] = file.files[0]
-            if not names["images"]:
+            only = file.files[0] if len(file.files) == 1 else None
+            called = next((name for name in IMAGE_ARRAYS if name in file), only)
+            labelled = next((name for name in LABEL_ARRAYS if name in file), None)
+            if called is None:
                 raise FileFormatError(
-                    f"{path} has no array called {', '.join(IMAGE_ARRAYS)}; it has {', '.join(file.files) or 'none'}."
+                    f"{path} has no array called {', '.join(IMAGE_ARRAYS)}; it has {', '.join(file.files) or 'none'}. "
+                    f"Save it with numpy.savez(path, images=..., labels=...)."
                 )
-            images, labels = file[names["images"]], file[names["labels"]] if names["labels"] else None
+            images, labels = file[called], file[labelled] if labelled else None
             if not isinstance(images, np.ndarray) or not isinstance(labels, np.ndarray | None):
                 raise FileFormatError(f"{path} holds files that are no arrays of NumPy. Save it with numpy.savez.")
             return images, labels
@@ -193,9 +194,6 @@ def read_npz(path: Path) -> tuple[Array, Array | None]:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(f"{path} is not a complete .npz file of numbers ({error}). Save it again.") from error
-
-
-_NAMES = {"images": IMAGE_ARRAYS, "labels": LABEL_ARRAYS}
 
 
 def to_images(path: Path, array: Array, preprocessing: Preprocessing, notes: list[str]) -> Tensor:

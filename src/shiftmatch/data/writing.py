@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol, final
+from typing import final
 
 import numpy as np
 import torch
@@ -59,13 +59,8 @@ class Job:
         """The clean set, read once in each process."""
         return _load(self)
 
-    @staticmethod
-    def forget() -> None:
-        """Read clean sets anew: their files may be others than before."""
-        _load.cache_clear()
-
     def pieces(self, name: str, size: int) -> Iterator[Piece]:
-        """The pieces of a corruption, severity by severity."""
+        """The pieces of a corruption, severity by severity; they are made in any order, by any process."""
         for severity in self.layout.severities:
             for start in range(0, len(self.clean), size):
                 yield Piece(name, severity, start, min(start + size, len(self.clean)))
@@ -74,12 +69,7 @@ class Job:
         """The corrupted images of a piece."""
         clean = self.clean.images[torch.arange(piece.start, piece.stop)]
         return corrupt(
-            clean,
-            piece.name,
-            severity=piece.severity,
-            suite=self.suite,
-            seed=self.seed,
-            frost=frost_folder(self.root),
+            clean, piece.name, severity=piece.severity, suite=self.suite, seed=self.seed, frost=frost_folder(self.root)
         )
 
     def provenance(self) -> dict[str, object]:
@@ -95,16 +85,6 @@ class Job:
 @lru_cache(maxsize=1)
 def _load(job: Job) -> Labelled:
     return load(job.data, root=job.root, limit=job.limit)
-
-
-class CorruptedFiles(Protocol):
-    """Pieces are made in any order, by any process; a corruption is finished when none is missing."""
-
-    def missing(self, name: str) -> list[Piece]: ...
-
-    def make(self, piece: Piece) -> None: ...
-
-    def finish(self, name: str) -> None: ...
 
 
 @final
@@ -211,11 +191,11 @@ def write_corrupted(
     ['contrast.npy', 'labels.npy']
     """
     layout, folder = layout_of(suite), data_folder(root)
-    Job.forget()
+    _load.cache_clear()  # its files may be others than before
     job = Job(suite, data or layout.clean, str(folder), seed, limit)
     chosen = check_corruptions(suite, corruptions)
     target = Path(out) if out is not None else folder / _home(job)
-    files: CorruptedFiles = ArrayFiles(job, target) if layout.images else PictureFiles(job, target)
+    files = ArrayFiles(job, target) if layout.images else PictureFiles(job, target)
     missing = {name: files.missing(name) for name in chosen}  # tells mistakes before anything is written
     _claim(target, job)
     with mapping(workers) as run:

@@ -18,15 +18,7 @@ from shiftmatch.errors import InputError, ShiftMatchError
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.diagnosis import Diagnosis
 from shiftmatch.report.grid import CLEAN_CELL, Block, Cell, Grid, blocks, grid_of
-from shiftmatch.report.measures import (
-    MEAN_SHIFT,
-    Bin,
-    Estimate,
-    calibration_gap,
-    layer_shifts,
-    readable,
-    reliability,
-)
+from shiftmatch.report.measures import MEAN_SHIFT, Bin, Estimate, calibration_gap, layer_shifts, readable, reliability
 from shiftmatch.report.summary import BASELINE, METHOD, compare, method_in
 from shiftmatch.utils.files import atomic_path
 
@@ -66,12 +58,8 @@ DOTS_PER_INCH = 200
 _WITHOUT_DATE: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
 """So that the same figure gives the same file; likewise the salt of the names inside it."""
 
-_VARIABLES = {colour: f"var(--c{index})" for index, colour in enumerate(COLOURS)} | {
-    INK: "var(--ink)",
-    SOFT: "var(--soft)",
-    LINE: "var(--line)",
-    LOSS: "var(--loss)",
-}
+_VARIABLES = {colour: f"var(--c{index})" for index, colour in enumerate(COLOURS)}
+_VARIABLES |= {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", LOSS: "var(--loss)"}
 """What a page calls the colours of figures, so that they follow its light and dark."""
 
 
@@ -94,14 +82,10 @@ def severity_panels(
 ) -> Figure:
     """The value against the severity, a panel for each corruption."""
     grid = _grid(scores, metric)
-    rows = ceil(len(grid.corruptions) / COLUMNS)
-    figure = Figure(figsize=(WIDTH, 0.3 + 1.2 * rows), layout="constrained")
-    panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
-    for axes, name in zip(panels, grid.corruptions, strict=False):
+    figure, panels = _panels(len(grid.corruptions), margin=0.3, height=1.2)
+    for axes, name in zip(panels, grid.corruptions, strict=True):
         _draw_curves(axes, grid, [name], styles_of(grid.methods, baseline, method), markersize=2.5, linewidth=1)
         axes.set_title(_plain(readable(name)), fontsize=8)
-    for axes in panels[len(grid.corruptions) :]:
-        axes.set_visible(False)
     _legend(figure, figure.axes[0])
     return figure
 
@@ -214,18 +198,14 @@ def spectra(diagnosis: Diagnosis) -> Figure:
     sites = {name: found for name, found in diagnosis.sites.items() if len(found.frequency) > 1}
     if not sites:
         raise InputError("No site of this diagnosis has a spectrum: its features have no rows and columns.")
-    rows = ceil(len(sites) / COLUMNS)
-    figure = Figure(figsize=(WIDTH, 0.6 + 1.1 * rows), layout="constrained")
-    panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
-    for axes, (name, found) in zip(panels, sites.items(), strict=False):
+    figure, panels = _panels(len(sites), margin=0.6, height=1.1)
+    for axes, (name, found) in zip(panels, sites.items(), strict=True):
         frequency, gain, error = (x.cpu().numpy() for x in (found.frequency, found.gain.mean(0), found.error))
         axes.axhline(1, color=LINE)
         axes.fill_between(frequency, np.exp(gain - 1.96 * error), np.exp(gain + 1.96 * error), alpha=BAND)
         axes.plot(frequency, np.exp(gain), color=COLOURS[1], marker="o", markersize=2.5, linewidth=1)
         axes.set_yscale("log")
         axes.set_title(_plain(name), fontsize=8, color=LOSS if name in diagnosis.worst else INK)
-    for axes in panels[len(sites) :]:
-        axes.set_visible(False)
     figure.supxlabel("cycles per pixel", fontsize=8)
     figure.supylabel("energy, over that of training", fontsize=8)
     return figure
@@ -331,6 +311,16 @@ def _check_one_set(scores: Scores) -> None:
 def _axes(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def _panels(count: int, *, margin: float, height: float) -> tuple[Figure, list[Axes]]:
+    """So many panels of one scale, three in a row; what the last row has too much is hidden."""
+    rows = ceil(count / COLUMNS)
+    figure = Figure(figsize=(WIDTH, margin + height * rows), layout="constrained")
+    panels = list(figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
+    for axes in panels[count:]:
+        axes.set_visible(False)
+    return figure, panels[:count]
 
 
 def _legend(figure: Figure, axes: Axes) -> None:

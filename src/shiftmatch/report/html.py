@@ -13,27 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from shiftmatch.evaluation.scores import Scores
+from shiftmatch.report import summary
 from shiftmatch.report.figures import Draw, inline_svg
 from shiftmatch.report.files import PICTURE, figures_of, figures_of_data
 from shiftmatch.report.grid import Block, Change, Grid, blocks, group_of
 from shiftmatch.report.measures import CLEAN, Estimate, readable, show_p
-from shiftmatch.report.summary import (
-    BASELINE,
-    METHOD,
-    Finding,
-    PairedComparison,
-    find,
-    first_comparison,
-    headline,
-    interval_note,
-    losses,
-    made_here,
-    method_in,
-    method_lines,
-    protocol,
-    scope,
-    sentences,
-)
+from shiftmatch.report.summary import BASELINE, METHOD, Finding, PairedComparison
 from shiftmatch.utils.files import atomic_path
 
 STRONGEST = 45
@@ -77,8 +62,8 @@ def write_html(
 
 def page_of(scores: Scores, *, title: str, pictures: Sequence[Path], baseline: str, method: str) -> str:
     """The page as text; the same scores give the same text."""
-    method = method_in(scores.values("method"), method)
-    findings = find(scores, baseline, method)
+    method = summary.method_in(scores.values("method"), method)
+    findings = summary.find(scores, baseline, method)
     parts = {data: scores.where(data=data) for data in scores.values("data")}
     views = [
         _view(number, finding, figures_of(finding, parts[finding.grid.data], baseline, method), baseline)
@@ -88,7 +73,7 @@ def page_of(scores: Scores, *, title: str, pictures: Sequence[Path], baseline: s
     return render(
         "page.html",
         title=title,
-        headline=headline(first_comparison(findings), made_here(scores)),
+        headline=summary.headline(summary.first_comparison(findings), summary.made_here(scores)),
         baseline=baseline,
         method=method,
         views=views,
@@ -96,7 +81,7 @@ def page_of(scores: Scores, *, title: str, pictures: Sequence[Path], baseline: s
         groups=dict.fromkeys(group_of(row.name) for table in tables for row in table.rows if row.name != CLEAN),
         figures={data: _drawn(figures_of_data(own, baseline, method), data) for data, own in parts.items()},
         pictures={picture.stem.removesuffix(PICTURE): png_address(picture.read_bytes()) for picture in pictures},
-        protocol=protocol(scores),
+        protocol=summary.protocol(scores),
     )
 
 
@@ -154,11 +139,11 @@ def _view(number: int, finding: Finding, plots: Mapping[str, Draw], baseline: st
         "table": HeatTable.of(finding.grid, baseline),
         "figures": _drawn({kind: draw for kind, draw in plots.items() if kind != "heat map"}, finding.name),
         "changes": _changes(found) if found else {},
-        "sentences": " ".join(sentences(found)) if found else "",
+        "sentences": " ".join(summary.sentences(found)) if found else "",
         "loses": found and any(change.is_loss for change in found.changes.values()),
-        "losses": losses(found) if found else "",
-        "lines": method_lines(finding),
-        "note": interval_note(found) if found else "",
+        "losses": summary.losses(found) if found else "",
+        "lines": summary.method_lines(finding),
+        "note": summary.interval_note(found) if found else "",
     }
 
 
@@ -168,7 +153,7 @@ def _drawn(plots: Mapping[str, Draw], name: str) -> dict[str, Markup]:
 
 def _changes(found: PairedComparison) -> dict[str, Change]:
     """What is seen at a glance, the overall change first."""
-    shown = {scope(found): found.overall}
+    shown = {summary.scope(found): found.overall}
     if found.severest:
         shown[f"severity {found.severest[0].severity}"] = found.mean(found.severest)
     return shown | ({"clean images": found.clean} if found.clean else {})

@@ -13,24 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from shiftmatch.evaluation.scores import Scores
+from shiftmatch.report import summary
 from shiftmatch.report.grid import CLEAN_CELL, MEAN, Block, Cell, Grid, Row, blocks, grid_of, row_of
 from shiftmatch.report.measures import CLEAN, Measure, readable
-from shiftmatch.report.summary import (
-    BASELINE,
-    METHOD,
-    Finding,
-    compare,
-    find,
-    first_comparison,
-    headline,
-    interval_note,
-    losses,
-    made_here,
-    method_in,
-    method_lines,
-    protocol,
-    sentences,
-)
+from shiftmatch.report.summary import BASELINE, METHOD, Finding
 from shiftmatch.utils.files import atomic_path
 
 
@@ -66,11 +52,11 @@ def write_markdown(
 
 def markdown_of(scores: Scores, *, title: str, baseline: str, method: str) -> str:
     """The report as Markdown text."""
-    findings = find(scores, baseline, method_in(scores.values("method"), method))
-    found = first_comparison(findings)
-    parts = [f"# {literal(title)}", literal(f"{headline(found, made_here(scores))}.")]
+    findings = summary.find(scores, baseline, summary.method_in(scores.values("method"), method))
+    found = summary.first_comparison(findings)
+    parts = [f"# {literal(title)}", literal(f"{summary.headline(found, summary.made_here(scores))}.")]
     parts += [part for finding in findings for part in _section(finding, baseline)]
-    facts = table(["", ""], [[literal(text) for text in pair] for pair in protocol(scores)])
+    facts = table(["", ""], [[literal(text) for text in pair] for pair in summary.protocol(scores)])
     parts += ["<details><summary>How this was measured</summary>", facts, "</details>"]
     return "\n\n".join(parts) + "\n"
 
@@ -106,10 +92,10 @@ def _section(finding: Finding, baseline: str) -> Iterator[str]:
     measure = finding.grid.measure
     yield f"## {literal(finding.name)}"
     if found := finding.comparison:
-        yield literal(" ".join([*sentences(found), losses(found)]))
-        yield literal(interval_note(found))
+        yield literal(" ".join([*summary.sentences(found), summary.losses(found)]))
+        yield literal(summary.interval_note(found))
         heading = ["method", "mean", f"against {baseline}", "p"]
-        yield table(heading, [list(map(literal, line)) for line in method_lines(finding)])
+        yield table(heading, [list(map(literal, line)) for line in summary.method_lines(finding)])
     unit = f", in {measure.unit}" if measure.unit else ""
     for block in blocks(finding.grid, baseline):
         yield f"{literal(measure.title)}{unit}{', ' + block.title if block.severity else ''}:"
@@ -180,7 +166,7 @@ def lost_cells(scores: Scores, baseline: str = BASELINE) -> list[Loss]:
     found = []
     for data in scores.where(metric="accuracy").values("data"):
         grid = grid_of(scores, data, "accuracy")
-        compared = [compare(grid, baseline, method) for method in grid.methods if method != baseline]
+        compared = [summary.compare(grid, baseline, method) for method in grid.methods if method != baseline]
         for each in (one for one in compared if one):
             lost = {cell: change for cell, change in each.changes.items() if change.is_loss}
             found += [Loss(each.method, *cell, round(-100 * change.gain, 1)) for cell, change in lost.items()]

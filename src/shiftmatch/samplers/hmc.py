@@ -48,7 +48,7 @@ class HMCState(NamedTuple):
     averaged_step: Scalar
 
 
-class Leap(NamedTuple):
+class PhasePoint(NamedTuple):
     """A point in phase space, with log p and its gradient at the position."""
 
     params: Params
@@ -108,13 +108,18 @@ def hmc(
 
     def init(params: Params) -> HMCState:
         value, gradient = log_density.value_and_grad(params, torch.Generator())
+        if not value.isfinite():
+            raise InputError(
+                f"log p is {value.item()} at the start, so every proposal would be rejected. Start elsewhere, or look "
+                "for NaN in the data."
+            )
         zero = torch.zeros((), dtype=torch.float64)
         first = zero + step_size
         virial = -inner(params, gradient).cpu()
         return HMCState(params, gradient, value.cpu(), virial, first, zero, zero, zero, zero, zero, first)
 
     def step(state: HMCState, generator: torch.Generator) -> HMCState:
-        start = Leap(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
+        start = PhasePoint(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
         time = trajectory * (1 + jitter * (2 * _uniform(generator) - 1) if jitter else 1.0)
         size = state.step_size.item()
         steps = math.ceil(time / size)
@@ -151,14 +156,14 @@ def hmc(
 
 def integrate(
     log_density: LogDensity,
-    start: Leap,
+    start: PhasePoint,
     integrator: Integrator,
     preconditioner: Preconditioner | None,
     *,
     size: float,
     steps: int,
     generator: torch.Generator,
-) -> Leap:
+) -> PhasePoint:
     """Kicks and drifts in turn, in steps of `size`: reversible, and they preserve volume.
 
     A non-finite log density ends the trajectory early.
@@ -176,7 +181,7 @@ def integrate(
             momentum = add_scaled(momentum, kick * size, force)
         if not value.isfinite():
             break
-    return Leap(params, momentum, value, gradient)
+    return PhasePoint(params, momentum, value, gradient)
 
 
 def _tuned(state: HMCState, first: float, target: float, longest: float, *, last: int) -> HMCState:

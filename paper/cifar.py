@@ -107,7 +107,7 @@ class CifarSetting:
         predictors, missing = self.predictors(combinations, data, folder)
         scores = evaluate(
             predictors,
-            self.suite(data),
+            _suite(self, data),
             METRICS,
             preprocess=preprocess,
             batch_size=self.batch,
@@ -118,10 +118,6 @@ class CifarSetting:
         )
         rows = [row for row in scores.rows if reliability or not row.metric.startswith(RELIABILITY)]
         return replace(scores, rows=rows, provenance={**scores.provenance, LEFT_OUT: missing})
-
-    def suite(self, data: Root) -> Suite:
-        """The corrupted test images."""
-        return _suite(self, data)
 
     def predictors(
         self, combinations: Sequence[Combination], data: Root, folder: Path

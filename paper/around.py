@@ -12,11 +12,11 @@ from torch import nn
 from paper.cifar import (
     AUTO,
     PLAIN,
-    RELEASED_PIECE,
     SPECTRUM,
-    first_batches,
+    Combination,
     networks_named,
     released,
+    released_batches,
     released_preprocess,
     statistics_file,
 )
@@ -26,7 +26,6 @@ from paper.plots import grouped_bars
 from paper.recipes.cifar_released_posterior import Around
 from paper.run import Figures, Root
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
-from shiftmatch.data.inventory import load
 from shiftmatch.evaluation.evaluate import Predictor, evaluate
 from shiftmatch.evaluation.methods import method_named
 from shiftmatch.evaluation.scores import Scores
@@ -76,12 +75,12 @@ class AroundReleased:
             self.alone: [network],
             POSTERIOR: spread(self.posterior(data), self.draws, network),
         }
-        train = first_batches(load("cifar10", "train", root=data), self.train, released_preprocess, size=RELEASED_PIECE)
+        train = released_batches(self.train, data)
         found: dict[str, Predictor] = {}
         for (name, members), method in product(groups.items(), self.methods):
             file = statistics_file(folder, f"{self.alone}-{name}-{len(members)}", SPECTRUM, self.train)
             prepared = method_named(method).prepare(members, train, file)
-            found[named(name, method)] = average(kept(prepared, folder / "answers"))
+            found[Combination(name, method).name] = average(kept(prepared, folder / "answers"))
         return found
 
     def posterior(self, data: Root) -> Posterior:
@@ -98,27 +97,19 @@ class AroundReleased:
 
     def plot(self, scores: Scores) -> Figures:
         """Bars in two groups."""
-        groups = [[named(name, method) for method in self.methods] for name in (self.alone, POSTERIOR)]
+        groups = [[Combination(name, method).name for method in self.methods] for name in (self.alone, POSTERIOR)]
         return {metric: grouped_bars(scores, groups, metric) for metric in ("accuracy", "log_likelihood")}
 
     def compare(self, scores: Scores) -> list[Claim]:
         """Not in the paper: what matching gains for either, and the posterior over the network, alike matched."""
-        for_each = [
-            beats(scores, named(name, ours), name) for name in (self.alone, POSTERIOR) for ours in self.methods[1:]
+        found = [
+            claim._replace(published="ours")
+            for name, method in product((self.alone, POSTERIOR), self.methods[1:])
+            for claim in beats(scores, Combination(name, method).name, name)
         ]
-        found = [claim._replace(published="ours") for part in for_each for claim in part]
         for method, (metric, scale, unit) in product(self.methods, SHOWN):
-            pair = (named(POSTERIOR, method), named(self.alone, method))
+            pair = (Combination(POSTERIOR, method).name, Combination(self.alone, method).name)
             what = f"{pair[0]} has a higher {metric.replace('_', '-')} than {pair[1]}"
             more = gain(scores, *pair, metric=metric)
             found.append(stated(what, more, (0.0, inf), published="ours", scale=scale, unit=unit))
         return found
-
-
-def named(name: str, method: str) -> str:
-    """What tables call a method.
-
-    >>> named("posterior", "plain"), named("posterior", "ShiftMatch: auto")
-    ('posterior', 'posterior + ShiftMatch: auto')
-    """
-    return name if method == PLAIN else f"{name} + {method}"

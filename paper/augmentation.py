@@ -78,11 +78,12 @@ class WithBatchNorm:
 
     def compare(self, scores: Scores) -> list[Claim]:
         """In the paper both together are slightly better than matching alone."""
-        found: list[Claim] = []
-        for name in scores.values("data"):
-            part = scores.where(data=name)
-            found += [*beats(part, BOTH, ROWS), *beats(part, ROWS, BATCHNORM), *beats(part, BATCHNORM, PLAIN)]
-        return found
+        return [
+            claim
+            for name in scores.values("data")
+            for pair in ((BOTH, ROWS), (ROWS, BATCHNORM), (BATCHNORM, PLAIN))
+            for claim in beats(scores.where(data=name), *pair)
+        ]
 
 
 def _short(data: str) -> str:

@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from shiftmatch.data.images import Labelled
 from shiftmatch.data.inventory import load
 from shiftmatch.errors import DataNotFoundError
 from shiftmatch.evaluation.evaluate import Predictor, evaluate
-from shiftmatch.evaluation.methods import METHODS, method_named, predictor
+from shiftmatch.evaluation.methods import method_named, predictor
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.evaluation.suites import Suite, cifar10_c, prepared_batches
 from shiftmatch.matching.average import average
@@ -106,7 +107,7 @@ class CifarSetting:
         predictors, missing = self.predictors(combinations, data, folder)
         scores = evaluate(
             predictors,
-            self.suite(data),
+            _suite(self, data),
             METRICS,
             preprocess=preprocess,
             batch_size=self.batch,
@@ -116,13 +117,7 @@ class CifarSetting:
             note={"networks": asdict(self.networks), "statistics from": self.train, "draws": self.draws or "all"},
         )
         rows = [row for row in scores.rows if reliability or not row.metric.startswith(RELIABILITY)]
-        return Scores(rows, {**scores.provenance, LEFT_OUT: missing}, scores.correct)
-
-    def suite(self, data: Root) -> Suite:
-        """The corrupted test images."""
-        return cifar10_c(
-            data, corruptions=self.corruptions, severities=self.severities, limit=self.images, seed=self.seed
-        )
+        return replace(scores, rows=rows, provenance={**scores.provenance, LEFT_OUT: missing})
 
     def predictors(
         self, combinations: Sequence[Combination], data: Root, folder: Path
@@ -168,22 +163,18 @@ class ReleasedSetting:
     def evaluate(self, metrics: Sequence[str], data: Root, folder: Path) -> Scores:
         """Score every method on every network; tables call the data after the network."""
         found = {networks_named(depths): self._evaluate(depths, metrics, data, folder) for depths in self.methods}
-        rows = [row for scores in found.values() for row in scores]
-        correct = {key: right for scores in found.values() for key, right in scores.correct.items()}
-        return Scores(rows, {name: scores.provenance for name, scores in found.items()}, correct)
+        provenance = {name: scores.provenance for name, scores in found.items()}
+        return replace(reduce(add, found.values()), provenance=provenance)
 
     def _evaluate(self, depths: tuple[int, ...], metrics: Sequence[str], data: Root, folder: Path) -> Scores:
-        train = first_batches(load("cifar10", "train", root=data), self.train, released_preprocess, size=RELEASED_PIECE)
+        train = released_batches(self.train, data)
         name, networks = networks_named(depths), [released(depth, data) for depth in depths]
-        suite = cifar10_c(
-            data, corruptions=self.corruptions, severities=self.severities, limit=self.images, seed=self.seed
-        )
         return evaluate(
             {
                 method: _robust(method, networks, train, statistics_file(folder, name, method, self.train))
-                for method in known(self.methods[depths])
+                for method in self.methods[depths]
             },
-            suite,
+            _suite(self, data),
             metrics,
             preprocess=released_preprocess,
             batch_size=self.batch,
@@ -194,11 +185,15 @@ class ReleasedSetting:
         )
 
 
+def _suite(of: CifarSetting | ReleasedSetting, data: Root) -> Suite:
+    return cifar10_c(data, corruptions=of.corruptions, severities=of.severities, limit=of.images, seed=of.seed)
+
+
 def joined(scores: Scores, others: Scores) -> Scores:
     """Scores of two settings in one table; how the second ones were made stands under "posteriors"."""
     left_out = {**scores.provenance[LEFT_OUT], **others.provenance[LEFT_OUT]}
     provenance = {**scores.provenance, "posteriors": others.provenance, LEFT_OUT: left_out}
-    return Scores([*scores.rows, *others.rows], provenance, {**scores.correct, **others.correct})
+    return replace(scores + others, provenance=provenance)
 
 
 def _robust(method: str, networks: Sequence[nn.Module], train: LazySequence[Tensor], file: Path) -> Predictor:
@@ -207,11 +202,6 @@ def _robust(method: str, networks: Sequence[nn.Module], train: LazySequence[Tens
     if len(networks) == 1:
         return predictor(chosen, networks[0], train, path=file)
     return average([chosen(network, train) for network in networks])
-
-
-def known(methods: Sequence[str]) -> list[str]:
-    """Those that this version of the package has."""
-    return [name for name in methods if name in METHODS]
 
 
 def networks_named(depths: Sequence[int]) -> str:
@@ -234,9 +224,13 @@ def released_statistics(depth: int, images: int, data: Root, folder: Path) -> tu
     """A released network and its spectra on the first training images, which are measured once."""
     network, file = released(depth, data), statistics_file(folder, networks_named((depth,)), "spectra", images)
     if not file.exists():
-        train = load("cifar10", "train", root=data)
-        fit(network, first_batches(train, images, released_preprocess, size=RELEASED_PIECE)).save(file)
+        fit(network, released_batches(images, data)).save(file)
     return network, Statistics.load(file)
+
+
+def released_batches(images: int, data: Root) -> LazySequence[Tensor]:
+    """The first training images of CIFAR-10, as released networks take them."""
+    return first_batches(load("cifar10", "train", root=data), images, released_preprocess, size=RELEASED_PIECE)
 
 
 def weights_file(name: str, data: Root = None) -> Path:

@@ -120,6 +120,13 @@ def gain(scores: Scores, better: str, worse: str, severity: Severity = None, *, 
     return _difference(_corrupted(scores.where(metric=metric), level), better, worse)
 
 
+def minus(one: Mean, other: Mean) -> Mean:
+    """The difference of two means as if they were independent, which is wider where they are of the same images."""
+    known = one.stderr is not None and other.stderr is not None
+    stderr = sqrt((one.stderr or 0) ** 2 + (other.stderr or 0) ** 2) if known else None
+    return Mean(one.value - other.value, stderr, one.n)
+
+
 def mean(
     scores: Scores, method: str, severity: Severity = None, *, metric: str = "accuracy", clean: bool = False
 ) -> Mean:
@@ -165,6 +172,4 @@ def _difference(rows: Scores, better: str, worse: str) -> Mean:
     paired = rows.difference(better, worse) if rows.values("metric") == ["accuracy"] else None
     if paired:
         return Mean(paired.mean, paired.stderr, high.n)
-    known = high.stderr is not None and low.stderr is not None
-    stderr = sqrt((high.stderr or 0) ** 2 + (low.stderr or 0) ** 2) if known else None
-    return Mean(high.value - low.value, stderr, high.n)
+    return minus(high, low)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, hypot, inf
+from math import ceil, inf
 from pathlib import Path
 from statistics import stdev
 
@@ -15,16 +15,16 @@ from paper.cifar import (
     AUTO,
     MOMENTS,
     PAPER,
+    PLAIN,
     ROWS,
     SPECTRUM,
     CifarSetting,
     Combination,
-    known,
     networks_named,
     released_preprocess,
     released_statistics,
 )
-from paper.claims import CLEAN, Claim, beside, stated
+from paper.claims import CLEAN, Claim, beside, minus, stated
 from paper.members import spread
 from paper.mnist import EMPCOV
 from paper.mnist import ENSEMBLE as MNIST_ENSEMBLE
@@ -83,7 +83,7 @@ class Detection:
 
     def run(self, data: Root, folder: Path) -> Scores:
         """AUROC and FPR95 of every method for every other set."""
-        every = [Combination(kind, *method) for method in _methods() for kind in (SGD, ENSEMBLE, HMC)]
+        every = [Combination(kind, way) for way in (PLAIN, PAPER, SPECTRUM) for kind in (SGD, ENSEMBLE, HMC)]
         methods, missing = self.setting.predictors(every, data, folder)
         sets = {name: _colour(_first(name, self.setting.images, data)) for name in ("cifar10", *self.outside)}
         rows = detect(methods, sets, preprocess, self.setting.batch, folder)
@@ -118,20 +118,18 @@ class Detection:
             for method, value in columns.items()
             if (sets, metric, method) in found
         ]
-        harm = [
-            stated(f"{sets}: {method} does little harm to the AUROC of {plain}", _less(value, before), (-LITTLE, inf))
-            for (sets, metric, method), value in found.items()
-            if metric == AUROC and method.endswith((PAPER, ROWS, SPECTRUM))
-            for plain in [method.split(" + ")[0]]
-            for before in [found[sets, metric, plain]]
-        ]
-        kept = [
-            stated(f"{sets}: the AUROC of {method} is not below that of {plain}", _less(value, before), (0.0, inf))
-            for (sets, metric, method), value in found.items()
-            if metric == AUROC and method.endswith(FAMILIARITY) and " + " in method
-            for plain in [method.split(" + ")[0]]
-            for before in [found[sets, metric, plain]]
-        ]
+        harm, kept = [], []
+        for (sets, metric, method), value in found.items():
+            plain, matched, _ = method.partition(" + ")
+            if metric != AUROC or not matched:
+                continue
+            change = minus(value, found[sets, metric, plain])
+            if method.endswith((PAPER, ROWS, SPECTRUM)):
+                what = f"{sets}: {method} does little harm to the AUROC of {plain}"
+                harm.append(stated(what, change, (-LITTLE, inf)))
+            elif method.endswith(FAMILIARITY):
+                what = f"{sets}: the AUROC of {method} is not below that of {plain}"
+                kept.append(stated(what, change, (0.0, inf)))
         return [*table, *harm, *kept]
 
 
@@ -185,17 +183,6 @@ def _error(function: Callable[[Tensor, Tensor], float], known: Float[Tensor, "n"
         [x[torch.randint(len(x), (len(x),), generator=generator)] for x in (known, other)] for _ in range(RESAMPLES)
     ]
     return stdev(function(*pair) for pair in drawn)
-
-
-def _less(value: Mean, before: Mean) -> Mean:
-    """A difference; as if the two were independent, which is wider, because both have seen the same images."""
-    errors = (value.stderr, before.stderr)
-    stderr = None if None in errors else hypot(*(error or 0.0 for error in errors))
-    return Mean(value.value - before.value, stderr, value.n)
-
-
-def _methods() -> list[tuple[str, ...]]:
-    return [(), *((name,) for name in known((PAPER, SPECTRUM)))]
 
 
 def _confidences(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from paper.cifar import AUTO, PLAIN, RELEASED_PIECE, first_batches, released, released_preprocess
+from paper.cifar import AUTO, PLAIN, released, released_batches, released_preprocess
 from paper.claims import CLEAN, Claim, stated
 from paper.run import Figures, Root
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
@@ -64,8 +64,7 @@ class FewClasses:
     def run(self, data: Root, folder: Path) -> Scores:
         """Score plain and auto on every kind of batch; mixtures also with known groups and without any."""
         network = released(self.depth, data)
-        train = first_batches(load("cifar10", "train", root=data), self.train, released_preprocess, size=RELEASED_PIECE)
-        known = fit(network, train, progress=False)
+        known = fit(network, released_batches(self.train, data), progress=False)
         blind = replace(known, fingerprint=None)
         unaware = replace(blind, sites={name: replace(entry, classes=()) for name, entry in blind.items()})
         one_group = match(network, blind, strength="auto")

@@ -1,8 +1,10 @@
 """Whether `strength="auto"` does harm: every cell against the better of the plain network and channel moments."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import inf
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +64,7 @@ class NoHarm:
             found += self._on_digits(self.digits, data, folder)
         if self.photographs is not None:
             found.append(self._on_photographs(self.photographs, data, folder))
-        rows = [row for scores in found for row in scores]
-        correct = {key: right for scores in found for key, right in scores.correct.items()}
-        return Scores(rows, {"evaluations": [dict(scores.provenance) for scores in found]}, correct)
+        return replace(reduce(add, found), provenance={"evaluations": [dict(scores.provenance) for scores in found]})
 
     def _on_digits(self, digits: MnistPosteriors, data: Root, folder: Path) -> Iterator[Scores]:
         """Both MNIST posteriors."""

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from paper.cifar import BATCHNORM, PAPER, PLAIN, SPECTRUM, first_batches, known, pixel_std, weights_file
+from paper.cifar import BATCHNORM, PAPER, PLAIN, SPECTRUM, first_batches, pixel_std, weights_file
 from paper.claims import Claim, beats, beside, has, mean
 from paper.run import Figures, Root
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
@@ -149,14 +149,11 @@ class ImageNet:
 
     def predictors(self, data: Root) -> dict[str, Predictor]:
         """What is compared."""
-        network, train, prepare = (
-            self.photographs.network(data),
-            self.photographs.train(data),
-            self.photographs.preprocess,
-        )
+        network, train = self.photographs.network(data), self.photographs.train(data)
+        prepare = self.photographs.preprocess
         # BatchNorm on batch statistics sees as many images in training as in the test.
         batches = {n: first_batches(train, n, prepare, size=self.batch) for n in self.train}
-        robust = {name: method_named(name, pixel_std=pixel_std(prepare)) for name in known((PAPER, SPECTRUM))}
+        robust = {name: method_named(name, pixel_std=pixel_std(prepare)) for name in (PAPER, SPECTRUM)}
         others = {name: predictor(method_named(name), network, batches[self.train[0]]) for name in (PLAIN, BATCHNORM)}
         matched = {
             f"{name} {n:,}": predictor(method, network, own)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from paper.cifar import BATCHNORM, PAPER, ROWS, SPECTRUM, first_batches, known
-from paper.claims import Claim, beats, mean, stated
+from paper.cifar import BATCHNORM, PAPER, ROWS, SPECTRUM, first_batches
+from paper.claims import Claim, beats, mean, minus, stated
 from paper.members import spread
 from paper.run import Figures, Root
 from shiftmatch.corruptions.registry import names
@@ -107,7 +107,7 @@ class MnistPosteriors:
         train = first_batches(load("mnist", "train", root=data), self.ensemble.images, preprocess, size=PIECE)
         matched = {
             f"{HMC} + {name}": predictor(method_named(name, pixel_std=embedded.STD), draws[HMC], train)
-            for name in known((BATCHNORM, PAPER, ROWS, SPECTRUM))
+            for name in (BATCHNORM, PAPER, ROWS, SPECTRUM)
         }
         return {**{name: average(members) for name, members in draws.items()}, **matched}
 
@@ -132,10 +132,6 @@ class MnistPosteriors:
         own = [claim for name in (*others, matched) for claim in beats(scores, spectrum, name)]
         found += [claim._replace(published="ours") for claim in own]
         (moved,) = scores.where(method=matched, metric="accuracy", corruption=TRANSLATE)
-        (rest, stderr, n) = mean(scores, matched)
-        known_errors = moved.stderr is not None and stderr is not None
-        below = Mean(
-            rest - moved.value, ((moved.stderr or 0) ** 2 + (stderr or 0) ** 2) ** 0.5 if known_errors else None, n
-        )
+        below = minus(mean(scores, matched), Mean(moved.value, moved.stderr, moved.n))
         what = f"{matched} is poor under translation: so much below its mean"
         return [*found, stated(what, below, (0.0, inf), scale=100, unit=" points")]

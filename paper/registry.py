@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paper.ablation import AFTER, INPUT, JOINT, ONE_SHOT, Ablation
 from paper.around import AroundReleased
 from paper.augmentation import COMBINATIONS, EVERY, FEW, Augmentation, WithBatchNorm
 from paper.blur import UndoneBlur
@@ -12,7 +11,7 @@ from paper.designs import Designs
 from paper.detection import Detection
 from paper.diagnosis import Diagnosing
 from paper.few_classes import FewClasses
-from paper.gains import Gains, Mixture
+from paper.gains import AFTER, INPUT, JOINT, ONE_SHOT, Ablation, Gains, Mixture
 from paper.harm import METHODS as HARM_METHODS
 from paper.harm import NoHarm
 from paper.imagenet import ImageNet, Sample

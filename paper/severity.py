@@ -5,7 +5,7 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 
-from paper.cifar import AUTO, NEW_SET, PAPER, PLAIN, SPECTRUM, CifarSetting, Combination, joined, known
+from paper.cifar import AUTO, NEW_SET, PAPER, PLAIN, SPECTRUM, CifarSetting, Combination, joined
 from paper.claims import CLEAN, Claim, Verdict, beats, has, helped, mean, stated
 from paper.plots import against, per_corruption
 from paper.run import Figures, Root
@@ -49,7 +49,7 @@ class SeverityCurves:
 
     def run(self, data: Root, folder: Path) -> Scores:
         """Score every kind of network by itself, matched as published, and matched as this package does by default."""
-        every = [Combination(kind, method) for method in known(self.methods) for kind in self.kinds]
+        every = [Combination(kind, method) for method in self.methods for kind in self.kinds]
         chosen = [each for each in every if each.method != AUTO or each.kind in DECIDED]
         wanted = [*chosen, *MATCHED_ELSEWHERE]
         if self.drawn is None:
@@ -113,7 +113,7 @@ class Calibration:
 
     def run(self, data: Root, folder: Path) -> Scores:
         """Score them; the reliability curves come along."""
-        every = [Combination(kind, method) for method in known(self.methods) for kind in (SGD, ENSEMBLE, HMC)]
+        every = [Combination(kind, method) for method in self.methods for kind in (SGD, ENSEMBLE, HMC)]
         return self.setting.evaluate(every, data, folder, reliability=True)
 
     def plot(self, scores: Scores) -> Figures:

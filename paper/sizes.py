@@ -1,8 +1,10 @@
 """From a thousand images in a batch to one at a time: what matching gains at each size, and in streams with memory."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import inf
+from operator import add
 from pathlib import Path
 
 import torch
@@ -10,11 +12,11 @@ from jaxtyping import Int64
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from paper.cifar import RELEASED_PIECE, first_batches, released, released_preprocess
+from paper.cifar import released, released_batches, released_preprocess
 from paper.claims import CLEAN, Claim, Z, mean, promised
 from paper.run import Figures, Root
 from shiftmatch.corruptions import PAPER as CORRUPTIONS
-from shiftmatch.data.inventory import Severity, load
+from shiftmatch.data.inventory import Severity
 from shiftmatch.evaluation.evaluate import Predictor, evaluate
 from shiftmatch.evaluation.scores import Mean, Scores
 from shiftmatch.evaluation.suites import Suite, cifar10_c
@@ -82,25 +84,29 @@ class BatchSizes:
     def run(self, data: Root, folder: Path) -> Scores:
         """Score every size, each method under a name that has the size in it."""
         network = released(self.depth, data)
-        train = first_batches(load("cifar10", "train", root=data), self.train, released_preprocess, size=RELEASED_PIECE)
-        statistics = fit(network, train)
+        statistics = fit(network, released_batches(self.train, data))
         suite = cifar10_c(data, corruptions=self.corruptions, severities=(self.severity,), limit=self.images)
         matched = {
             f"channel moments ({prior})": average([match(network, statistics, prior_images=(prior, inf))])
             for prior in MOMENTS_PRIORS
         } | {"spectrum": average([match(network, statistics)])}
         plain, camera = average([network]), Camera(network, statistics)
-        changing = ChangingSuite(suite.name, suite.clean, suite.corruptions, suite.severities, suite.stored)
-        object.__setattr__(changing, "period", self.period)
+        changing = self.changing(suite)
         found = [self._scores({PLAIN: plain}, suite, self.sizes[0], folder / "cells")]
         for size in self.sizes:
             named: Mapping[str, Predictor] = {named_size(name, size): each for name, each in matched.items()}
             found.append(self._scores(named, suite, size, folder / "cells"))
         found.append(self._scores({STREAM: camera}, suite, 1, folder / "cells"))
         found.append(self._scores({CHANGING: camera}, changing, 1, folder / f"changing-{self.period}"))
-        rows = [row for scores in found for row in scores]
-        correct = {key: right for scores in found for key, right in scores.correct.items()}
-        return Scores(rows, {**found[0].provenance, "sizes": list(self.sizes), "period": self.period}, correct)
+        provenance = {**found[0].provenance, "sizes": list(self.sizes), "period": self.period}
+        return replace(reduce(add, found), provenance=provenance)
+
+    def changing(self, suite: Suite) -> ChangingSuite:
+        """The images of a suite, in a stream that changes."""
+        parts = (suite.name, suite.clean, suite.corruptions, suite.severities, suite.stored, suite.seed, suite.root)
+        made = ChangingSuite(*parts)
+        object.__setattr__(made, "period", self.period)
+        return made
 
     def _scores(self, methods: Mapping[str, Predictor], suite: Suite, size: int, folder: Path) -> Scores:
         return evaluate(

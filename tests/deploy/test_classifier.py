@@ -32,3 +32,5 @@ def test_classes_have_their_names_and_averages_are_classifiers_too() -> None:
 def test_what_is_no_batch_is_refused() -> None:
     with pytest.raises(InputError, match=r"\(n, …\)"):
         Classifier(matched()).predict(np.zeros(3))
+    with pytest.raises(InputError, match="3 names for the 10 classes"):
+        Classifier(matched(), classes="abc").predict(corrupted(40))

@@ -1,6 +1,8 @@
 """Exported graphs give what eager PyTorch gives, for every batch size."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
@@ -85,6 +87,26 @@ def test_the_memory_of_a_stream_is_an_input_and_an_output(tmp_path: Path) -> Non
         sm.export(sm.stream(net, sm.fit(net, images(50), covariance=sm.Spectrum("dft"), progress=False)), path)
 
 
+def test_threads_that_share_a_step_have_memories_of_their_own() -> None:
+    class Waiting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            both.wait()  # until the other thread is inside the network, too
+            return x
+
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3), nn.ReLU(), nn.Linear(3, 3))
+    statistics = sm.fit(net.eval(), images(50), progress=False)
+    step = StreamStep(sm.stream(net, statistics))
+    batches = [corrupted(4), images(7)]
+    expected = [step(x, *step.start()) for x in batches]
+    both = Barrier(2, timeout=60)
+    step.network.register_forward_pre_hook(lambda module, args: (Waiting()(args[0]),))
+    step.network.get_submodule("1").register_forward_hook(lambda module, args, out: Waiting()(out))
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda x: step(x, *step.start()), batches))
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other)
+
+
 @pytest.mark.slow
 def test_onnx_runtime_keeps_the_memory_of_a_stream(tmp_path: Path) -> None:
     net = small_network()
@@ -98,9 +120,28 @@ def test_onnx_runtime_keeps_the_memory_of_a_stream(tmp_path: Path) -> None:
         assert_close(torch.from_numpy(logits), camera(x), rtol=0, atol=1e-4)
 
 
+def test_a_map_of_one_position_is_matched_as_its_channels_are() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 8), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2)).eval()
+    x = torch.randn(60, 3, 8, 8)
+    robust = sm.match(net, sm.fit(net, x, progress=False), prior_images=4)
+    assert_close(robust(x), net(x), rtol=1e-3, atol=1e-3)
+    program = torch.export.export(robust, (x[:2],), dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),), strict=False)
+    empty = [node for node in program.graph.nodes if 0 in getattr(node.meta.get("val"), "shape", ())]
+    assert not empty
+
+
 def test_structures_with_eigendecompositions_are_refused_and_what_can_be_exported_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"SpatialKronecker.*shiftmatch.Spectrum\(\) or shiftmatch.ChannelMoments"):
         sm.export(matched(covariance=sm.SpatialKronecker()), tmp_path / "net.onnx")
+    net = small_network()
+    statistics = sm.fit(net, images(50), progress=False)
+    camera = sm.stream(net, statistics, strength="auto")
+    for refused in (lambda: sm.export(camera, tmp_path / "net.pt2"), lambda: StreamStep(camera)):
+        with pytest.raises(ExportError, match=r"strength='auto' .* strength='full' or 'moments'"):
+            refused()
+    with pytest.raises(ExportError, match=r"strength='full' or 'moments'"):
+        sm.export(sm.match(net, statistics, strength="auto"), tmp_path / "net.pt2")
     with pytest.raises(InputError, match=r"\.onnx or \.pt2"):
         sm.export(matched(), tmp_path / "net.txt")
     assert not list(tmp_path.iterdir())

@@ -54,3 +54,11 @@ def test_the_map_of_a_spectrum_takes_the_place_of_the_batchnorm_before_it() -> N
     frozen, expected = sm.freeze(robust, x), robust(x)
     frozen.network.get_buffer("1.running_mean").fill_(7)  # nobody asks it any more
     assert_close(frozen(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_folded_into_weights_that_are_computed() -> None:
+    computed = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 8))
+    net, x = nn.Sequential(computed, nn.ReLU(), nn.Linear(8, 3)).eval(), 3 * torch.randn(60, 4) + 1
+    statistics = sm.fit(net, torch.randn(60, 4), covariance=sm.ChannelMoments(), progress=False)
+    robust = sm.match(net, statistics, prior_images=4)
+    assert_close(sm.freeze(robust, x)(x), robust(x), rtol=1e-4, atol=1e-5)

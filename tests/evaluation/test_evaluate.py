@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -21,7 +22,7 @@ from shiftmatch.evaluation.scores import Scores
 from shiftmatch.evaluation.streams import batches
 from shiftmatch.evaluation.suites import Suite
 from shiftmatch.matching.average import average
-from shiftmatch.metrics import METRICS, accuracy, brier
+from shiftmatch.metrics import METRICS, accuracy, brier, calibration_error
 
 ALL = tuple(METRICS)
 
@@ -175,6 +176,14 @@ def test_what_learns_begins_anew_in_each_cell() -> None:
     assert learning.resets == len(list(suite.cells())) + 1
 
 
+def test_members_of_an_average_that_learn_begin_anew_too() -> None:
+    train = torch.rand(60, 3, 16, 16)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    suite, camera = tiny_suite(), sm.stream(network.eval(), sm.fit(network, train, progress=False))
+    evaluate({"stream": average([camera])}, suite)
+    assert camera.images == len(suite)
+
+
 def test_a_stream_decides_what_comes_when() -> None:
     suite, network = tiny_suite(images=80), average([Tiny()])
     scores = evaluate({"net": network}, suite, ["brier"], stream="mixture:0.5", preprocess=Scaled(), batch_size=80)
@@ -298,6 +307,8 @@ def test_mistakes_are_answered_in_words() -> None:
         evaluate({}, suite)
     with pytest.raises(InputError, match="no metric 'acc'"):
         evaluate({"net": Tiny()}, suite, ["acc"])
+    with pytest.raises(InputError, match="Two metrics are called 'partial'"):
+        evaluate({"net": Tiny()}, suite, [partial(calibration_error, bins=bins) for bins in (5, 9)])
     with pytest.raises(InputError, match="at least one image, not 0"):
         evaluate({"net": Tiny()}, suite, batch_size=0)
     with pytest.raises(InputError, match="workers must be 1 or more"):

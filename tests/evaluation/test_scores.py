@@ -171,3 +171,20 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "picture.csv").write_bytes(bytes(range(256)))
     with pytest.raises(FileFormatError, match="holds no scores"):
         Scores.load(tmp_path / "picture.csv")
+
+
+def test_corruptions_of_one_severity_are_not_called_clean() -> None:
+    values = {("plain", "clean"): 1.0, ("ours", "clean"): 1.0, ("plain", "fog"): 0.25, ("ours", "fog"): 0.75}
+    made = [score(method, corruption, None, value) for (method, corruption), value in values.items()]
+    correct = {row.key: np.arange(8) < 8 * row.value for row in made}
+    assert [(row["data"], row["gain"]) for row in Scores(made, {}, correct).gains("ours")] == [
+        ("cifar10-c, clean", "+0.0"),
+        ("cifar10-c, corrupted", "+50.0"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["scores.json", "scores.safetensors"])
+def test_a_table_is_not_written_over_what_lies_beside_it(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"scores\.csv"):
+        Scores([score()], {"seed": 0}).save(tmp_path / name)
+    assert not list(tmp_path.iterdir())

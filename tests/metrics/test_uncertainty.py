@@ -1,3 +1,5 @@
+from math import inf
+
 import numpy as np
 import pytest
 import torch
@@ -68,6 +70,12 @@ def test_cells_of_the_same_images_are_averaged_first() -> None:
     found, by_hand = paired_difference(a, b), paired_difference(a.mean(0), b.mean(0))
     assert found == pytest.approx(by_hand)
     assert paired_difference(a[:1], b[:1]) == paired_difference(a[0], b[0])
+
+
+def test_one_image_says_nothing_about_numbers() -> None:
+    for one, other in (([0.3], [0.1]), ([[True], [True]], [[False], [True]])):
+        found = paired_difference(one, other)
+        assert (found.low, found.high, found.p_value) == (-inf, inf, 1)
 
 
 def test_the_interval_of_a_difference_covers_it() -> None:

@@ -79,7 +79,8 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
             load_weights(network(), tmp_path / name)
     with pytest.raises(DataNotFoundError, match="There is no file"):
         load_weights(network(), tmp_path / "nowhere.pt")
-    for content, message in (([1, 2], "holds a list"), ({"epoch": 3}, "has no state_dict.*found epoch")):
+    others = {"holds a list": [1, 2], "no state_dict.*found epoch": {"epoch": 3}, "found 0": {0: torch.ones(1)}}
+    for message, content in others.items():
         torch.save(content, tmp_path / "other.pt")
         with pytest.raises(FileFormatError, match=message):
             load_weights(network(), tmp_path / "other.pt")

@@ -34,6 +34,7 @@ def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped ensemble for every posterior, and a small network for photographs."""
     ensemble = embedded.posterior_file("ensemble")
     monkeypatch.setattr(embedded, "posterior_file", lambda name: ensemble)
+    monkeypatch.delenv("SHIFTMATCH_WEIGHTS", raising=False)
     monkeypatch.setattr(Sample, "network", lambda self, data: small_network())
 
 

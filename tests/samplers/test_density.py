@@ -100,5 +100,6 @@ def test_impossible_data_are_refused() -> None:
         log_posterior(model, (torch.zeros(3, 1), torch.zeros(2)))
     with pytest.raises(InputError, match="batch_size=4"):
         log_posterior(model, (torch.zeros(3, 1), torch.zeros(3)), batch_size=4)
-    with pytest.raises(InputError, match="temperature"):
-        log_posterior(model, (torch.zeros(3, 1), torch.zeros(3)), temperature=0.0)
+    for name in ("temperature", "prior_scale"):
+        with pytest.raises(InputError, match=f"{name} must be positive"):
+            log_posterior(model, (torch.zeros(3, 1), torch.zeros(3)), **{name: 0.0})  # type: ignore[arg-type]

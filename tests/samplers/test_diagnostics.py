@@ -140,3 +140,14 @@ def test_draws_with_buffers_are_counted_too() -> None:
 def test_too_few_draws_are_refused() -> None:
     with pytest.raises(InputError, match="at least 4"):
         split_rhat(torch.zeros(2, 3))
+
+
+def test_a_chain_that_has_diverged_is_not_called_converged() -> None:
+    values = autoregression(0.0, (2, 10, 3))
+    values[1, 4, 2] = math.nan
+    for found in (split_rhat(values), effective_size(values)):
+        assert found.isnan().tolist() == [False, False, True]
+    draws = [{"weight": torch.full((2, 4), math.nan)} for _ in range(6)]
+    said = convergence_summary(Posterior.of(draws), torch.randn(3, 4), nn.Linear(4, 2, bias=False))
+    assert "has diverged" in said
+    assert "R-hat" not in said

@@ -202,6 +202,13 @@ def test_rejected_draws_are_left_out(tmp_path: Path) -> None:
     np.testing.assert_array_equal(posterior[1]["dense3.bias"], lenet_tree(10)["linear_2"]["b"])
 
 
+def test_files_of_different_numbers_of_chains_are_refused(tmp_path: Path) -> None:
+    pair = {module: {k: np.stack([v, v]) for k, v in leaves.items()} for module, leaves in lenet_tree(0).items()}
+    files = [write(tmp_path / "state-1.pkl", lenet_tree(0)), write(tmp_path / "state-2.pkl", pair)]
+    with pytest.raises(FileFormatError, match=r"state-1\.pkl: 1, state-2\.pkl: 2"):
+        import_hmc(files, Architecture("lenet"))
+
+
 class Malicious:
     def __init__(self, target: Path) -> None:
         self.target = target

@@ -6,7 +6,7 @@ from known_answers import GAUSSIAN, assert_draws_from_gaussian
 
 from shiftmatch.errors import InputError
 from shiftmatch.samplers.density import FromFunction, log_posterior
-from shiftmatch.samplers.hmc import LEAPFROG, TWO_STAGE, HMCState, Integrator, Leap, hmc, integrate
+from shiftmatch.samplers.hmc import LEAPFROG, TWO_STAGE, HMCState, Integrator, PhasePoint, hmc, integrate
 from shiftmatch.samplers.posterior import Params, standard_normal
 from shiftmatch.samplers.preconditioning import Diagonal
 from shiftmatch.samplers.sampling import Sampler, sample
@@ -39,7 +39,7 @@ def _accept_everything(step_size: float, trajectory: float) -> Sampler[HMCState]
     right = hmc(GAUSSIAN.log_density, step_size=step_size, trajectory=trajectory)
 
     def step(state: HMCState, generator: torch.Generator) -> HMCState:
-        start = Leap(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
+        start = PhasePoint(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
         steps = math.ceil(trajectory / step_size)
         end = integrate(GAUSSIAN.log_density, start, LEAPFROG, None, size=step_size, steps=steps, generator=generator)
         return state._replace(params=end.params, gradient=end.gradient, log_density=end.log_density)
@@ -51,7 +51,7 @@ def _accept_everything(step_size: float, trajectory: float) -> Sampler[HMCState]
 def test_trajectories_are_reversible(integrator: Integrator) -> None:
     params: Params = {"x": torch.randn(10, generator=generator(), dtype=torch.float64)}
     value, gradient = CUBIC.value_and_grad(params, generator())
-    start = Leap(params, standard_normal(params, generator(2)), value, gradient)
+    start = PhasePoint(params, standard_normal(params, generator(2)), value, gradient)
     scales = Diagonal({"x": torch.linspace(0.5, 1.5, 10, dtype=torch.float64)})
     there = integrate(CUBIC, start, integrator, scales, size=0.05, steps=40, generator=generator())
     turned = there._replace(momentum={"x": -there.momentum["x"]})
@@ -144,3 +144,9 @@ def test_impossible_times_are_refused() -> None:
         hmc(GAUSSIAN.log_density, step_size=2.0, trajectory=1.0)
     with pytest.raises(InputError, match="jitter"):
         hmc(GAUSSIAN.log_density, step_size=0.1, trajectory=1.0, jitter=1.0)
+
+
+def test_a_start_that_is_impossible_is_refused() -> None:
+    positive = FromFunction(lambda params: params["x"].log().sum() - params["x"].sum())
+    with pytest.raises(InputError, match=r"log p is -inf at the start.*Start elsewhere"):
+        hmc(positive, step_size=0.1, trajectory=1.0).init({"x": torch.zeros(2)})

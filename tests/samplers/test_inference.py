@@ -79,3 +79,5 @@ def test_a_posterior_of_the_last_layer_stays_around_the_trained_network(data: tu
 def test_unknown_methods_are_named(data: tuple[Tensor, Tensor]) -> None:
     with pytest.raises(InputError, match="hmc, sgld, sghmc, vi, ensemble"):
         Inference(method="nuts").run(nn.Linear(2, 2), data)
+    with pytest.raises(InputError, match=r"whole networks.*parameters='bias'"):
+        Inference(method="ensemble", parameters="bias").run(nn.Linear(2, 2), data)

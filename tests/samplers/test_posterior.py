@@ -1,6 +1,7 @@
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -60,6 +61,13 @@ def test_buffers_come_from_the_draw_or_else_from_the_template() -> None:
     assert whole.models(template)[0].state_dict()["1.running_mean"].tolist() == [0.0, 0.0]
 
 
+def test_merging_what_was_merged_is_merging_all() -> None:
+    parts = [chain(2), chain(3, seed=1), chain(4, seed=2)]
+    stepwise, at_once = Posterior.merge([Posterior.merge(parts[:2]), parts[2]]), Posterior.merge(parts)
+    assert stepwise.chains == at_once.chains == (2, 3, 4)
+    assert stepwise.info == at_once.info == {"chains": [{"seed": 0}, {"seed": 1}, {"seed": 2}]}
+
+
 def test_slices_and_thinning_keep_the_chains_apart() -> None:
     merged = Posterior.merge([chain(5), chain(4, seed=1)])
     assert merged[4:6].chains == (1, 1)
@@ -68,6 +76,13 @@ def test_slices_and_thinning_keep_the_chains_apart() -> None:
     assert thinned.chains == (3, 2)
     assert torch.equal(thinned[2]["dense1.bias"], merged[4]["dense1.bias"])
     assert torch.equal(thinned[4]["dense1.bias"], merged[8]["dense1.bias"])
+    with pytest.raises(InputError, match="not 0"):
+        merged.thin(0)
+
+
+def test_a_number_of_numpy_is_the_number_of_a_draw() -> None:
+    posterior = chain(3)
+    assert all(torch.equal(x, posterior[1][name]) for name, x in posterior[np.int64(1)].items())
 
 
 def test_wrong_networks_and_missing_names_are_explained() -> None:

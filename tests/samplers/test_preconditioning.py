@@ -1,5 +1,5 @@
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from shiftmatch.samplers.density import log_posterior
 from shiftmatch.samplers.hmc import hmc
@@ -54,3 +54,20 @@ def test_hmc_with_the_layerwise_map_takes_longer_steps() -> None:
         acceptance[name] = sum(trace["acceptance"][5:]) / 20
     assert acceptance["layerwise"] > 0.6
     assert acceptance["diagonal"] < 0.3
+
+
+def test_a_parameter_that_is_one_number_has_a_scale_of_its_own() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.scale = nn.Linear(2, 3), nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.scale * self.linear(x)
+            return out
+
+    density = log_posterior(Scaled(), (torch.randn(6, 2), torch.arange(6) % 3))
+    params = params_of(density.model)
+    moved = layer_fisher(density, [params], torch.Generator(), precision=4.0).apply(params)
+    assert {name: x.shape for name, x in moved.items()} == {name: x.shape for name, x in params.items()}
+    assert 0 < moved["scale"] <= 1  # 2 / √(4 + F)

@@ -201,6 +201,8 @@ def test_pixels_that_never_change_need_jitter_or_a_pseudo_inverse() -> None:
     free = prior_precision(empcov("weight", sigma, pseudo_inverse=True))
     torch.testing.assert_close(free, 100 * (torch.eye(4) + torch.linalg.pinv(sigma, hermitian=True)))
     assert free[2, 2].item() == pytest.approx(100.0)
+    equation = prior_precision(empcov_equation("weight", sigma, weight_decay=7.0, pseudo_inverse=True))
+    assert equation[2, 2].item() == pytest.approx(7.0)
 
 
 def test_the_covariance_of_whole_digits_has_dead_pixels_and_a_prior() -> None:

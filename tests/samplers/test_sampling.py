@@ -44,7 +44,27 @@ def test_a_longer_run_extends_a_shorter_one(tmp_path: Path) -> None:
     extended, at_once = run(9, tmp_path), run(9, None)
     assert torch.equal(extended.params["x"], at_once.params["x"])
     assert extended.info == at_once.info
-    assert len(run(4, tmp_path)) == 4
+    shorter, alone = run(4, tmp_path), run(4, None)
+    assert torch.equal(shorter.params["x"], alone.params["x"])
+    assert shorter.info == alone.info
+
+
+class Position(NamedTuple):
+    params: Params
+
+
+def test_a_sampler_that_records_nothing_is_resumed_too(tmp_path: Path) -> None:
+    def step(state: Position, generator: torch.Generator) -> Position:
+        noise = standard_normal(state.params, generator)
+        return Position({name: x + noise[name] for name, x in state.params.items()})
+
+    def run(draws: int, folder: Path | None) -> Posterior:
+        generator = torch.Generator().manual_seed(1)
+        walk = Sampler(Position, step)
+        return sample(walk, GAUSSIAN.start, draws=draws, burn_in=2, generator=generator, folder=folder)
+
+    run(2, tmp_path)
+    assert torch.equal(run(5, tmp_path).params["x"], run(5, None).params["x"])
 
 
 def test_a_folder_with_another_run_is_not_overwritten(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
+import os
 import platform
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
 import pytest
@@ -11,9 +15,10 @@ from evaluated import Scaled, Tiny, tiny_suite
 from torch import nn
 
 import shiftmatch as sm
+from shiftmatch.errors import InputError
 from shiftmatch.evaluation.evaluate import evaluate
 from shiftmatch.samplers.density import FromFunction
-from shiftmatch.utils.parallel import parallel_map
+from shiftmatch.utils.parallel import mapping, parallel_map
 
 
 def _threads_here_and_in_threads_to_come() -> tuple[int, int]:
@@ -81,6 +86,72 @@ def test_an_interrupt_while_gradients_are_switched_off_leaves_them_on(
         assert torch.is_grad_enabled()
     finally:
         torch.set_grad_enabled(True)
+
+
+SCRIPT = """
+import multiprocessing, time
+from shiftmatch.utils.parallel import mapping
+with mapping(2) as run:
+    list(run(abs, range(WARM)))
+    results = run(time.sleep, [600, 600])
+    print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+    list(results)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_workers_do_not_outlive_a_killed_parent() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(sm.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.replace("WARM", "0")], env=environment, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        parent.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 300  # a busy machine takes long to start them
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_shared_comes_before_each_item(workers: int) -> None:
+    with mapping(workers, 10, 2) as run:
+        assert list(run(pow, [7, 9])) == [10**2 % 7, 10**2 % 9]
+
+
+def test_what_cannot_be_sent_is_said_in_words() -> None:
+    with pytest.raises(InputError, match=r"something cannot.*workers=1"), mapping(2, lambda: None):
+        pass
+
+
+def test_there_is_at_least_one_worker() -> None:
+    with pytest.raises(InputError, match="not 0"), mapping(0):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_an_interrupt_ends_the_workers_and_is_told_once() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(sm.__file__).parents[1])}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    started = SCRIPT.replace("WARM", "8")  # when the workers are up
+    with subprocess.Popen([sys.executable, "-c", started], env=environment, start_new_session=True, **pipes) as parent:  # type: ignore[call-overload]
+        workers = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
+        _, said = parent.communicate(timeout=300)
+    assert parent.returncode
+    assert said.count(b"Traceback") == said.count(b"KeyboardInterrupt") == 1
+    assert not any(map(alive, workers))
 
 
 PAGE_FAULTS = """

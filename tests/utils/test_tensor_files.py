@@ -1,11 +1,12 @@
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from shiftmatch.errors import FileFormatError, InputError
-from shiftmatch.utils.tensor_files import load_header, load_row, load_tensors, save_rows
+from shiftmatch.utils.tensor_files import load_header, load_row, load_tensors, save_rows, save_tensors
 
 
 def rows(count: int) -> list[dict[str, torch.Tensor]]:
@@ -37,3 +38,21 @@ def test_a_row_of_a_damaged_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes((tmp_path / "f").read_bytes()[:-8])
     with pytest.raises(FileFormatError, match="damaged"):
         load_row(tmp_path / "f", 0, kind="rows", version=1)
+
+
+class OnGPU(torch.Tensor):
+    """There is no GPU here: a tensor that has to come to the CPU before NumPy can see it."""
+
+    def numpy(self, *, force: bool = False) -> NoReturn:
+        raise TypeError("can't convert a tensor on a GPU")
+
+    def cpu(self) -> torch.Tensor:  # type: ignore[override]
+        return self.as_subclass(torch.Tensor)
+
+
+def test_tensors_may_be_on_another_device(tmp_path: Path) -> None:
+    x = torch.randn(3).as_subclass(OnGPU)
+    save_tensors(tmp_path / "f", {"x": x}, kind="tensors", version=1, header={})
+    save_rows(tmp_path / "g", [{"x": x}], count=1, kind="rows", version=1, header={})
+    assert torch.equal(load_tensors(tmp_path / "f", kind="tensors", version=1)[0]["x"], x.cpu())
+    assert torch.equal(load_row(tmp_path / "g", 0, kind="rows", version=1)["x"], x.cpu())

@@ -58,6 +58,8 @@ class Classifier:
 
     def classes_(self, count: int) -> NDArray[Any]:
         """What so many classes are called."""
+        if self.classes and len(self.classes) != count:
+            raise InputError(f"There are {len(self.classes)} names for the {count} classes of the network.")
         names = list(self.classes) or list(getattr(getattr(self.model, "statistics", None), "classes", ()))
         return np.asarray(names) if len(names) == count else np.arange(count)
 

@@ -17,12 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.core.covariance import ChannelMoments, Spectrum
-from shiftmatch.deploy.step import StreamStep
+from shiftmatch.deploy.step import NO_AUTO, StreamStep
 from shiftmatch.errors import ExportError, FileFormatError, InputError
 from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.match import MatchedModel
 from shiftmatch.matching.memory import StreamModel
 from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.stream import AutoStreamModel
+from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.utils.files import atomic_path, parsing
 from shiftmatch.utils.hashing import weights_hash
 
@@ -194,6 +196,8 @@ def _write_onnx(
 
 
 def _check_structures(model: nn.Module) -> None:
+    if isinstance(model, AutoMatchedModel | AutoStreamModel):
+        raise ExportError(NO_AUTO)
     if not isinstance(model, MatchedModel | StreamModel):
         return
     for entry in model.statistics.values():
@@ -231,18 +235,15 @@ def _metadata(
         "versions": {"shiftmatch": version("shiftmatch"), "torch": torch.__version__},
         "inputs": [list(x.shape[1:]) for x in inputs.tensors()],
         "network": weights_hash(model),
-        "classes": list(classes),
-        "preprocessing": dict(preprocessing or {}),
+        "classes": list(classes or getattr(statistics, "classes", ())),
+        "preprocessing": dict(preprocessing or getattr(statistics, "preprocessing", {})),
         "protocol": {"method": "plain"},
     }
     if statistics is None:
         return found
-    kinds = sorted({type(entry.covariance).__name__ for entry in statistics.values()})
-    found["classes"] = list(classes or statistics.classes)
-    found["preprocessing"] = dict(preprocessing or statistics.preprocessing)
     found["protocol"] = {
         "method": {MatchedModel: "matched", StreamModel: "stream"}.get(type(model), "frozen"),
-        "covariance": kinds,
+        "covariance": sorted({type(entry.covariance).__name__ for entry in statistics.values()}),
         "batchnorm": statistics.batchnorm,
         "training_images": statistics.images,
         "sites": {name: list(entry.site.shape) for name, entry in statistics.items()},

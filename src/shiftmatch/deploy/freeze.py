@@ -145,8 +145,8 @@ def _fold(plain: nn.Module, site: Site, found: SiteMap) -> bool:
     if site.is_input or site.function or site.calls > 1 or len(found.parts) > 1 or not site.module:
         return False
     layer = submodule(plain, site.module)
-    if not isinstance(part, ChannelMap) or not is_untouched(layer):
-        return False
+    if not isinstance(part, ChannelMap) or not is_untouched(layer) or "weight" not in layer._parameters:
+        return False  # weights that are computed, as by spectral_norm, would be computed again
     gain, offset = part.gain.flatten(), part.offset.flatten()
     channels_last = isinstance(layer, nn.Linear) and site.layout.channel == len(site.shape)
     convolution = isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d) and site.layout.channel == 1
@@ -165,7 +165,10 @@ def _fold(plain: nn.Module, site: Site, found: SiteMap) -> bool:
 
 def _check(robust: MatchedModel) -> None:
     if not isinstance(robust, MatchedModel):
-        raise InputError(f"freeze takes what shiftmatch.match returned; got a {type(robust).__name__}.")
+        raise InputError(
+            f"freeze takes what shiftmatch.match returned, with strength='full' or 'moments'; got a "
+            f"{type(robust).__name__}."
+        )
     if robust.statistics.batchnorm == "batch":
         raise InputError(
             "BatchNorm on the statistics of each batch cannot be frozen. Fit with batchnorm='eval', the default."

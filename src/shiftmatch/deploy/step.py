@@ -1,5 +1,7 @@
 """The step of a stream as a function: images and a memory in, logits and a memory out."""
 
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor
 
@@ -9,10 +11,17 @@ from shiftmatch.matching.inputs import logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument, without_sites
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
 from shiftmatch.matching.memory import StreamModel
+from shiftmatch.matching.stream import AutoStreamModel
 from shiftmatch.matching.twin import TwinModel
 
 Memory = tuple[Tensor, Tensor, Tensor]
 """How many images it counts for, and the means and variances of all coefficients of all sites, one after the other."""
+
+
+NO_AUTO = (
+    "A network with strength='auto' decides for each batch how far to match, which a graph cannot do. Match or stream "
+    "with strength='full' or 'moments'."
+)
 
 
 class StreamStep(TwinModel):
@@ -37,16 +46,17 @@ class StreamStep(TwinModel):
     names = ("images", "count", "mean", "variance")
     outputs = ("logits", "new_count", "new_mean", "new_variance")
 
-    def __init__(self, camera: StreamModel) -> None:
+    def __init__(self, camera: StreamModel | AutoStreamModel) -> None:
         super().__init__()
+        if isinstance(camera, AutoStreamModel):
+            raise ExportError(NO_AUTO)
         if camera.statistics.batchnorm == "batch":
             raise ExportError("A stream with BatchNorm on batch statistics has no step. Fit with batchnorm='eval'.")
         self.statistics, self.window, self.sites = camera.statistics, camera.window, camera.sites
         matchers = [site for site in camera.sites if isinstance(site, SiteMatcher)]
         parts = {f"{m.site.name}|{i}": part for m in matchers for i, part in enumerate(m.parts)}
         self._shapes = {name: part.target["variance"].shape for name, part in parts.items()}  # type: ignore[index]
-        self._call: _Call | None = None
-        self.network = instrument(without_sites(camera.network), {m.site: _Stepping([self], m) for m in matchers})
+        self.network = instrument(without_sites(camera.network), {m.site: _Stepping(m) for m in matchers})
 
     def start(self) -> Memory:
         """The memory of a stream that has not begun."""
@@ -60,26 +70,27 @@ class StreamStep(TwinModel):
         new = torch.scalar_tensor(images.shape[0], dtype=count.dtype, device=count.device)
         faded = torch.minimum(count, (self.window - new).clamp_min(1))
         parts = zip(self._shapes.items(), mean.split(sizes), variance.split(sizes), strict=True)
-        self._call = {name: BatchMoments(m.view(shape), v.view(shape), faded) for (name, shape), m, v in parts}
+        memory = {name: BatchMoments(m.view(shape), v.view(shape), faded) for (name, shape), m, v in parts}
+        token = _memory.set(memory)
         try:
             with counting_calls():
                 logits = logits_of(self.network(images))
-            found = list(self._call.values())
         finally:
-            self._call = None
-        means, variances = (torch.cat([x.flatten() for x in parts]) for parts in list(zip(*found, strict=True))[:2])
+            _memory.reset(token)
+        columns = list(zip(*memory.values(), strict=True))[:2]
+        means, variances = (torch.cat([x.flatten() for x in column]) for column in columns)
         return logits, faded + new, means, variances
 
 
-_Call = dict[str, BatchMoments]
-"""The memory during a call: that of the sites that are passed has the new images in it."""
+_memory: ContextVar[dict[str, BatchMoments]] = ContextVar("memory")
+"""During a call, in its thread: the memory of the sites that are passed has the new images in it."""
 
 
 class _Stepping:
     """The operation at a site."""
 
-    def __init__(self, owner: list[StreamStep], matcher: SiteMatcher) -> None:
-        self.owner, self.matcher = owner, matcher  # in a list, so that modules do not hold each other
+    def __init__(self, matcher: SiteMatcher) -> None:
+        self.matcher = matcher
 
     def __call__(self, x: Tensor) -> Tensor:
         site = self.matcher.site
@@ -87,9 +98,8 @@ class _Stepping:
         return site.layout.join([self._moved(f"{site.name}|{i}", *part) for i, part in enumerate(parts)])  # type: ignore[arg-type]
 
     def _moved(self, name: str, x: Tensor, matcher: PartMatcher) -> Tensor:
-        structure, target, memory = matcher.covariance, matcher.target, self.owner[0]._call
+        structure, target, memory = matcher.covariance, matcher.target, _memory.get()
         assert isinstance(structure, Spectrum | ChannelMoments)
-        assert memory is not None
         z = structure.coefficients(x, target)
         images = torch.scalar_tensor(x.shape[0] // self.matcher.site.per_image, dtype=memory[name].mean.dtype)
         new = structure.summarise(z, images.to(x.device))

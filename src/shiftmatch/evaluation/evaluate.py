@@ -18,6 +18,9 @@ from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.evaluation.store import CellFolder, CellScores
 from shiftmatch.evaluation.streams import CLEAN, Cell, batches, gather, parse
 from shiftmatch.evaluation.suites import Suite
+from shiftmatch.matching.average import Average
+from shiftmatch.matching.memory import StreamModel
+from shiftmatch.matching.stream import AutoStreamModel
 from shiftmatch.metrics.registry import Metric, measure, named
 from shiftmatch.models.preprocessing import Preprocessing
 from shiftmatch.utils.files import versions
@@ -65,8 +68,8 @@ def evaluate(
     """Score methods under every corruption of a suite, at every severity.
 
     Images come in batches of nearly equal size. One batch is in memory at a time, for all methods. A method that learns
-    from what it sees begins anew in each cell. With a `folder` a run resumes after an interruption; what a cell depends
-    on is in its name, so methods whose content cannot be told are refused then.
+    from what it sees begins anew in each cell, and so does a stream in an average. With a `folder` a run resumes after
+    an interruption; what a cell depends on is in its name, so methods whose content cannot be told are refused then.
 
     Args:
         methods: name -> what takes images and returns probabilities, such as `shiftmatch.average` returns.
@@ -172,6 +175,10 @@ class _Job:
         for predict in methods.values():
             if isinstance(predict, Episodic):
                 predict.reset()
+            if isinstance(predict, Average) and isinstance(predict.parts, list | tuple):  # others build members anew
+                for member in predict.parts:
+                    if isinstance(member, StreamModel | AutoStreamModel):
+                        member.reset()
         found: dict[str, list[Tensor]] = {name: [] for name in methods}
         for places in torch.arange(len(index)).tensor_split(ceil(len(index) / self.batch_size)):
             pixels = gather(self.suite, index[places], [cells[place] for place in places.tolist()])
@@ -260,8 +267,10 @@ def _check(
         raise InputError(f"A batch has at least one image, not {batch_size}.")
     if workers < 1:
         raise InputError(f"workers must be 1 or more, not {workers}.")
-    for metric in metrics:
-        named(metric)
+    known: dict[str, Metric] = {}
+    for name, metric in map(named, metrics):
+        if known.setdefault(name, metric) is not metric:
+            raise InputError(f"Two metrics are called {name!r}; give their functions names (__name__) of their own.")
     if stream is not None:
         parse(stream)
 

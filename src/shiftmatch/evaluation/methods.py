@@ -149,7 +149,7 @@ def matching(
     """Match features to those of the training data: what a `Method` does with its members.
 
     Args:
-        at: where: "pre-activation", "activation", "input" or "module".
+        at: where: "pre-activation", "post-activation", "input" or "module".
         prior_images: as for `shiftmatch.match`.
         strength: as for `shiftmatch.match`.
         **settings: those of `shiftmatch.fit`.

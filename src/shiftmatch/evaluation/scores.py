@@ -25,8 +25,8 @@ KIND, FORMAT = "per-image correctness", 1
 
 Severity: TypeAlias = int | None
 
-ACCURACY = "accuracy"
-"""The metric that is the mean of `correct`."""
+CLEAN, ACCURACY = "clean", "accuracy"
+"""The corruption of clean images; the metric that is the mean of `correct`."""
 
 
 class Key(NamedTuple):
@@ -157,21 +157,24 @@ class Scores(Sequence[Score]):
         return normal_difference(mean, stderr)
 
     def gains(self, method: str, baseline: str = "plain") -> list[dict[str, str]]:
-        """Accuracy gained in percentage points with its 95 % interval, one row for each severity of each data set.
+        """Accuracy gained in percentage points with its 95 % interval: clean, and at each severity, of each data set.
 
         For the card of a pack of statistics: `statistics.save_pretrained(folder, gains=scores.gains("shiftmatch"))`.
         """
-        accuracies, found = self.where(metric="accuracy"), []
-        for data, severity in dict.fromkeys((row.data, row.severity) for row in accuracies):
-            cells = accuracies.where(data=data, severity=severity)
+        accuracies, found = self.where(metric=ACCURACY), []
+        groups: dict[str, list[Score]] = {}
+        for row in accuracies:
+            corrupted = "corrupted" if row.severity is None else f"severity {row.severity}"
+            groups.setdefault(f"{row.data}, {CLEAN if row.corruption == CLEAN else corrupted}", []).append(row)
+        for name, rows in groups.items():
+            cells = self._with(rows)
             gain, means = cells.difference(method, baseline), cells.mean(by=("method",))
             if gain is None:
                 continue
-            name = f"{data}, {'clean' if severity is None else f'severity {severity}'}"
             plain, matched = (f"{100 * means[(which,)]:.1f}" for which in (baseline, method))
-            row = {"data": name, "metric": "accuracy, %", "plain": plain, "matched": matched}
+            shown = {"data": name, "metric": "accuracy, %", "plain": plain, "matched": matched}
             interval = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
-            found.append(row | {"gain": f"{100 * gain.mean:+.1f}", "interval": interval})
+            found.append(shown | {"gain": f"{100 * gain.mean:+.1f}", "interval": interval})
         return found
 
     def __add__(self, other: "Scores") -> "Scores":
@@ -185,6 +188,8 @@ class Scores(Sequence[Score]):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write `path` (CSV), and beside it how it was made (.json) and which images were right (.safetensors)."""
+        if Path(path).suffix in (".json", ".safetensors"):
+            raise InputError(f"{path} is no name for a table; take {Path(path).with_suffix('.csv').name}.")
         with atomic_path(Path(path).with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps(self.provenance, indent=1) + "\n", encoding="utf-8")
         _save_correct(Path(path).with_suffix(".safetensors"), self.correct)

@@ -174,9 +174,8 @@ def _rising_and_falling(corruptions: Sequence[str], severities: Sequence[Severit
 def gather(suite: Suite, index: Int64[Tensor, "b"], cells: Sequence[Cell]) -> Pixels:
     """The images of a batch, fetched cell by cell and put back in their places."""
     places = {cell: [place for place, other in enumerate(cells) if other == cell] for cell in dict.fromkeys(cells)}
-    images = [_fetch(suite, cell, index[at]) for cell, at in places.items()]
+    images = [
+        suite.clean.images[index[at]] if cell == CLEAN else suite.images(*cell, index[at])
+        for cell, at in places.items()
+    ]
     return torch.cat(images)[torch.tensor([*chain.from_iterable(places.values())]).argsort()]
-
-
-def _fetch(suite: Suite, cell: Cell, index: Int64[Tensor, "b"]) -> Pixels:
-    return suite.clean.images[index] if cell == CLEAN else suite.images(*cell, index)

@@ -112,17 +112,14 @@ class Suite:
         """Opened once: listing a folder of 50,000 pictures for every batch would take longer than reading them."""
         cell = (corruption, severity)
         if cell not in self._opened:
-            self._opened[cell] = self._open(corruption, severity)
+            stored = load_corrupted(self.name, corruption, severity, root=self.root)
+            if not torch.equal(stored.labels[: len(self)], self.labels):
+                raise FileFormatError(
+                    f"The labels of {corruption} in {stored.source} are not those of {self.clean!r}: expected the same "
+                    f"images in the same order. Remove the folder, or fetch both sets again."
+                )
+            self._opened[cell] = stored
         return self._opened[cell]
-
-    def _open(self, corruption: str, severity: Severity) -> Labelled:
-        stored = load_corrupted(self.name, corruption, severity, root=self.root)
-        if not torch.equal(stored.labels[: len(self)], self.labels):
-            raise FileFormatError(
-                f"The labels of {corruption} in {stored.source} are not those of {self.clean!r}: expected the same "
-                f"images in the same order. Remove the folder, or fetch both sets again."
-            )
-        return stored
 
 
 class SuiteOptions(TypedDict, total=False):

@@ -1,7 +1,7 @@
 """How sure a number is: intervals, standard errors, and paired comparisons on the same images."""
 
 from collections.abc import Callable, Sequence
-from math import comb, fsum, sqrt
+from math import comb, fsum, inf, sqrt
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
 
@@ -113,8 +113,8 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Dif
 
     Right or wrong (bool): the p-value is McNemar's, of the images on which only one of the two is right; the interval
     is that of Bonett and Price (2012), which has a width even where the methods never differ. Numbers: both are those
-    of a normal with the standard error of the mean difference. Arrays of several cells x images are first averaged
-    over the cells, because cells share images.
+    of a normal with the standard error of the mean difference, which one image leaves open. Arrays of several cells x
+    images are first averaged over the cells, because cells share images.
 
     Args:
         a: one entry for each image: right or wrong, or a number.
@@ -141,8 +141,8 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Dif
         half = _quantile(level) * sqrt(max(disagree - centre**2, 0) / (n + 2))
         low, high = max(centre - half, -1.0), min(centre + half, 1.0)
         return Difference(mean, float(gaps.std() / sqrt(n)), low, high, mcnemar(wins, losses))
-    stderr = standard_error(gaps) or 0.0
-    return normal_difference(mean, stderr, level=level)
+    stderr = standard_error(gaps)
+    return normal_difference(mean, inf if stderr is None else stderr, level=level)
 
 
 def normal_difference(mean: float, stderr: float, *, level: float = 0.95) -> Difference:

@@ -88,8 +88,9 @@ def _read(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        if path.read_bytes()[8:9] == b"{":  # safetensors under another name: a length, then JSON
-            return _read_safetensors(path)
+        with path.open("rb") as file:
+            if file.read(9)[8:] == b"{":  # safetensors under another name: a length, then JSON
+                return _read_safetensors(path)
         raise FileFormatError(
             f"{path} holds more than weights (such as a whole pickled network), and opening that could run code, or it "
             f"is no file of torch.save. Save only the weights: torch.save(net.state_dict(), 'net.pt')."
@@ -119,7 +120,7 @@ def _is_scripted(path: Path) -> bool:
 def _find_state(found: Any, path: str | PathLike[str]) -> dict[str, Tensor]:
     """The mapping from names to tensors, itself or in one of the usual places of a checkpoint."""
     while isinstance(found, Mapping):
-        if found and all(isinstance(value, Tensor) for value in found.values()):
+        if found and all(isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()):
             return dict(found)
         nested = [found[key] for key in LAYOUTS if isinstance(found.get(key), Mapping)]
         if not nested:

@@ -158,8 +158,9 @@ def log_posterior(
         raise InputError(f"Every input needs one target; there are {len(inputs)} inputs and {len(targets)} targets.")
     if batch_size is not None and not 0 < batch_size <= len(inputs):
         raise InputError(f"batch_size={batch_size} is not between 1 and the {len(inputs)} examples at hand.")
-    if not temperature > 0:
-        raise InputError(f"temperature must be positive, not {temperature}; 1 is Bayes' rule.")
+    for name, value in {"temperature": temperature, "prior_scale": prior_scale}.items():
+        if not value > 0:
+            raise InputError(f"{name} must be positive, not {value}; 1 is the default.")
     for name, layer in model.named_modules():
         if layer.training and isinstance(layer, RANDOM_OR_CHANGING):
             raise InputError(

@@ -28,7 +28,7 @@ def split_rhat(values: Chains) -> Float[Tensor, "*values"]:
 
     W is the mean variance within the halves and B/n the variance between their means (Gelman & Rubin 1992); ranks make
     it valid for heavy tails, and folding, |x − median|, shows chains that differ in spread (Vehtari et al. 2021).
-    Chains that are stuck at different values have R̂ = ∞; what is constant over all draws has 1.
+    Chains that are stuck at different values have R̂ = ∞; what is constant over all draws has 1, what is NaN NaN.
 
     Args:
         values: chains × draws × anything.
@@ -41,7 +41,8 @@ def split_rhat(values: Chains) -> Float[Tensor, "*values"]:
     """
     halves = _halves(values)
     folded = (halves - halves.flatten(0, 1).quantile(0.5, dim=0)).abs()
-    return torch.maximum(_rhat(_normal_scores(halves)), _rhat(_normal_scores(folded))).to(values.dtype)
+    rhat = torch.maximum(_rhat(_normal_scores(halves)), _rhat(_normal_scores(folded)))
+    return rhat.masked_fill(_has_nan(values), math.nan).to(values.dtype)
 
 
 def effective_size(values: Chains, *, ranks: bool = True) -> Float[Tensor, "*values"]:
@@ -78,7 +79,8 @@ def effective_size(values: Chains, *, ranks: bool = True) -> Float[Tensor, "*val
     summed = (both.cummin(0).values * positive).sum(0)
     first_left_out = even.gather(0, positive.sum(0, keepdim=True))[0].clamp_min(0)
     tau = (2 * summed - 1 + first_left_out).clamp_min(1 / math.log10(m * n))
-    return torch.where(constant, float(m * n), m * n / tau).to(values.dtype)
+    size = torch.where(constant, float(m * n), m * n / tau)
+    return size.masked_fill(_has_nan(values), math.nan).to(values.dtype)
 
 
 class Virial(NamedTuple):
@@ -197,6 +199,8 @@ def convergence_summary(posterior: Posterior, images: Tensor, network: nn.Module
         which = f"All {len(posterior)} draws are the same" if chains == 1 else "Each chain has one draw, repeated"
         return f"{which}: every proposal was rejected. Use a smaller step size, or tune it for longer."
     found = summarise(posterior, images, network)
+    if math.isnan(found["rhat_median"]):
+        return "Some predictions are NaN: the chain has diverged. Use a smaller step size."
     parts = [
         f"R-hat {found['rhat_median']:.2f} (median over predictions; below {GOOD_RHAT} is good), worth "
         f"{found['effective_size_median']:.0f} independent draws ({distinct} of {len(posterior)} are distinct)"
@@ -226,8 +230,7 @@ def _changes(values: Shaped[Tensor, "n *shape"]) -> Bool[Tensor, "_"]:
 
 def _trace(posterior: Posterior, name: str) -> list[list[float]]:
     """What the sampler recorded of the kept draws, chain by chain, cut to the shortest."""
-    infos: Sequence[Any] = posterior.info.get("chains", [posterior.info])
-    rows = [info.get("trace", {}).get(name, [])[info.get("burn_in", 0) :] for info in infos]
+    rows = [info.get("trace", {}).get(name, [])[info.get("burn_in", 0) :] for info in posterior.infos]
     length = min(map(len, rows))
     return [row[len(row) - length :] for row in rows] if length else []
 
@@ -245,6 +248,10 @@ def _normal_scores(values: Chains) -> Chains:
     rank = (torch.searchsorted(ordered, flat) + torch.searchsorted(ordered, flat, right=True) + 1).double() / 2
     scores: Tensor = torch.special.ndtri((rank - 0.375) / (flat.shape[-1] + 0.25))
     return scores.movedim(-1, 0).reshape(values.shape)
+
+
+def _has_nan(values: Chains) -> Bool[Tensor, "*values"]:
+    return values.isnan().flatten(0, 1).any(0)
 
 
 def _halves(values: Chains) -> Float[Tensor, "m2 n2 *values"]:

@@ -48,7 +48,7 @@ class HMCState(NamedTuple):
     averaged_step: Scalar
 
 
-class Leap(NamedTuple):
+class PhasePoint(NamedTuple):
     """A point in phase space, with log p and its gradient at the position."""
 
     params: Params
@@ -108,13 +108,18 @@ def hmc(
 
     def init(params: Params) -> HMCState:
         value, gradient = log_density.value_and_grad(params, torch.Generator())
+        if not value.isfinite():
+            raise InputError(
+                f"log p is {value.item()} at the start, so every proposal would be rejected. Start elsewhere, or look "
+                "for NaN in the data."
+            )
         zero = torch.zeros((), dtype=torch.float64)
         first = zero + step_size
         virial = -inner(params, gradient).cpu()
         return HMCState(params, gradient, value.cpu(), virial, first, zero, zero, zero, zero, zero, first)
 
     def step(state: HMCState, generator: torch.Generator) -> HMCState:
-        start = Leap(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
+        start = PhasePoint(state.params, standard_normal(state.params, generator), state.log_density, state.gradient)
         time = trajectory * (1 + jitter * (2 * _uniform(generator) - 1) if jitter else 1.0)
         size = state.step_size.item()
         steps = math.ceil(time / size)
@@ -123,18 +128,15 @@ def hmc(
         acceptance = torch.exp(-error).clamp(max=1) if error.isfinite() else torch.zeros_like(error)
         accepted = _uniform(generator) < acceptance.item()
         kept = end if accepted else start
-        here = HMCState(
-            kept.params,
-            kept.gradient,
-            kept.log_density.cpu(),
-            -inner(kept.params, kept.gradient).cpu(),
-            state.step_size,
-            acceptance,
-            torch.tensor(float(accepted), dtype=torch.float64),
-            error,
-            state.iteration + 1,
-            state.acceptance_gap,
-            state.averaged_step,
+        here = state._replace(
+            params=kept.params,
+            gradient=kept.gradient,
+            log_density=kept.log_density.cpu(),
+            virial=-inner(kept.params, kept.gradient).cpu(),
+            acceptance=acceptance,
+            accepted=torch.tensor(float(accepted), dtype=torch.float64),
+            energy_error=error,
+            iteration=state.iteration + 1,
         )
         return _tuned(here, step_size, target, trajectory, last=tune) if here.iteration <= tune else here
 
@@ -154,45 +156,42 @@ def hmc(
 
 def integrate(
     log_density: LogDensity,
-    start: Leap,
+    start: PhasePoint,
     integrator: Integrator,
     preconditioner: Preconditioner | None,
     *,
     size: float,
     steps: int,
     generator: torch.Generator,
-) -> Leap:
+) -> PhasePoint:
     """Kicks and drifts in turn, in steps of `size`: reversible, and they preserve volume.
 
     A non-finite log density ends the trajectory early.
     """
     params, momentum, value, gradient = start
+    force = preconditioner.transpose(gradient) if preconditioner else gradient
     first, *later = integrator.kicks
     for _ in range(steps):
-        momentum = add_scaled(momentum, first * size, _transposed(preconditioner, gradient))
+        momentum = add_scaled(momentum, first * size, force)
         for drift, kick in zip(integrator.drifts, later, strict=True):
             velocity = preconditioner.apply(momentum) if preconditioner else momentum
             params = add_scaled(params, drift * size, velocity)
             value, gradient = log_density.value_and_grad(params, generator)
-            momentum = add_scaled(momentum, kick * size, _transposed(preconditioner, gradient))
+            force = preconditioner.transpose(gradient) if preconditioner else gradient
+            momentum = add_scaled(momentum, kick * size, force)
         if not value.isfinite():
             break
-    return Leap(params, momentum, value, gradient)
+    return PhasePoint(params, momentum, value, gradient)
 
 
 def _tuned(state: HMCState, first: float, target: float, longest: float, *, last: int) -> HMCState:
     """Dual averaging: log ε_t = μ − √t/γ h_t, h_t the mean of target − acceptance; the `last` step is the average."""
     t = state.iteration.item()
     gap = state.acceptance_gap + (target - state.acceptance - state.acceptance_gap) / (t + STABILISATION)
-    step = FIRST_GUESS * first * torch.exp(-math.sqrt(t) / SHRINKAGE * gap)
-    step = step.clamp(max=longest)
+    step = (FIRST_GUESS * first * torch.exp(-math.sqrt(t) / SHRINKAGE * gap)).clamp(max=longest)
     weight = t**-FORGETTING
     averaged = torch.exp(weight * step.log() + (1 - weight) * state.averaged_step.log())
     return state._replace(acceptance_gap=gap, averaged_step=averaged, step_size=averaged if t == last else step)
-
-
-def _transposed(preconditioner: Preconditioner | None, gradient: Params) -> Params:
-    return preconditioner.transpose(gradient) if preconditioner else gradient
 
 
 def _uniform(generator: torch.Generator) -> float:

@@ -1,18 +1,17 @@
 """A posterior for a user's own network and data, with the same settings for all samplers."""
 
 import copy
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from shiftmatch.errors import InputError
 from shiftmatch.models import Architecture
 from shiftmatch.models.layers import initialise
-from shiftmatch.samplers.density import LogPosterior, log_posterior
+from shiftmatch.samplers.density import Data, LogPosterior, log_posterior
 from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.posterior import Posterior, params_of
 from shiftmatch.samplers.priors import gaussian
@@ -21,6 +20,7 @@ from shiftmatch.samplers.sgld import deep_ensemble, sghmc, sgld
 from shiftmatch.samplers.variational import mean_field
 
 ENSEMBLE = "ensemble"
+METHODS = ("hmc", "sgld", "sghmc", "vi", ENSEMBLE)
 
 LOOKED_AT = 500
 """Images whose predictions tell whether chains have converged."""
@@ -60,7 +60,7 @@ class Inference:
     def run(
         self,
         network: nn.Module,
-        data: tuple[Tensor, Tensor],
+        data: Data,
         *,
         folder: str | PathLike[str] | None = None,
         architecture: Architecture | None = None,
@@ -72,6 +72,8 @@ class Inference:
         """
         network = copy.deepcopy(network).eval()
         if self.method == ENSEMBLE:
+            if self.parameters != "*":
+                raise InputError(f"An ensemble is of whole networks; leave out parameters={self.parameters!r}.")
             return deep_ensemble(
                 self.density(network, data, self.batch),
                 lambda own: initialise(copy.deepcopy(network), own),
@@ -83,12 +85,10 @@ class Inference:
                 architecture=architecture,
                 across_processes=across_processes,
             )
-        if self.method not in SAMPLERS:
-            raise InputError(f"There is no method {self.method!r}; choose {', '.join(METHODS)}.")
         generators = (torch.Generator().manual_seed(self.seed + index) for index in range(1, self.chains))
         fresh = (initialise(copy.deepcopy(network), generator) for generator in generators)
         return sample_chains(
-            SAMPLERS[self.method](self, network, data),
+            self.sampler(network, data),
             [params_of(start, self.parameters) for start in (network, *fresh)],
             draws=self.draws,
             burn_in=self.burn_in,
@@ -99,34 +99,23 @@ class Inference:
             across_processes=across_processes,
         )
 
-    def density(self, network: nn.Module, data: tuple[Tensor, Tensor], batch: int | None) -> LogPosterior:
+    def sampler(self, network: nn.Module, data: Data) -> Sampler[Any]:
+        """The sampler of the method, unless that is an ensemble."""
+        density = self.density(network, data, None if self.method == "hmc" else self.batch)
+        rate = self.step_size / len(data[0])
+        match self.method:
+            case "hmc":
+                return hmc(density, step_size=self.step_size, trajectory=self.trajectory, tune=self.burn_in)
+            case "sgld":
+                return sgld(density, step_size=rate)
+            case "sghmc":
+                return sghmc(density, step_size=rate)
+            case "vi":
+                return mean_field(density, step_size=self.step_size, steps=self.burn_in * self.steps)
+        raise InputError(f"There is no method {self.method!r}; choose {', '.join(METHODS)}.")
+
+    def density(self, network: nn.Module, data: Data, batch: int | None) -> LogPosterior:
         """The log posterior, of all the data or of minibatches."""
         size = None if batch is None else min(batch, len(data[0]))
         prior = gaussian(self.weight_decay)
         return log_posterior(network, data, prior=prior, batch_size=size, temperature=self.temperature)
-
-
-def _hmc(settings: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
-    density = settings.density(network, data, None)
-    return hmc(density, step_size=settings.step_size, trajectory=settings.trajectory, tune=settings.burn_in)
-
-
-def _langevin(kind: Callable[..., Sampler[Any]]) -> Callable[..., Sampler[Any]]:
-    def build(settings: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
-        return kind(settings.density(network, data, settings.batch), step_size=settings.step_size / len(data[0]))
-
-    return build
-
-
-def _vi(settings: Inference, network: nn.Module, data: tuple[Tensor, Tensor]) -> Sampler[Any]:
-    density = settings.density(network, data, settings.batch)
-    return mean_field(density, step_size=settings.step_size, steps=settings.burn_in * settings.steps)
-
-
-SAMPLERS: Mapping[str, Callable[[Inference, nn.Module, tuple[Tensor, Tensor]], Sampler[Any]]] = {
-    "hmc": _hmc,
-    "sgld": _langevin(sgld),
-    "sghmc": _langevin(sghmc),
-    "vi": _vi,
-}
-METHODS = (*SAMPLERS, ENSEMBLE)

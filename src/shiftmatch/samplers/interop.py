@@ -8,7 +8,6 @@ import io
 import os
 import pickle
 import re
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -213,27 +212,12 @@ class AllowListUnpickler(pickle._Unpickler):
         return ALLOWED[full]
 
 
-_MALFORMED = (
-    pickle.UnpicklingError,
-    struct.error,
-    EOFError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What unpickling raises for bytes that are no pickle."""
-
-
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of a published checkpoint as dicts and arrays; a file that asks for anything else is refused."""
+    stored = io.BytesIO(Path(path).read_bytes())
     try:
-        content = _arrays(AllowListUnpickler(io.BytesIO(Path(path).read_bytes())).load())
-    except _MALFORMED as error:
+        content = _arrays(AllowListUnpickler(stored).load())
+    except Exception as error:  # whatever bytes that are no pickle lead to
         raise FileFormatError(f"{path} was refused and nothing in it was run: it holds {error}.") from error
     if not isinstance(content, dict) or not isinstance(content.get("params"), dict):
         raise FileFormatError(f"{path} is not a checkpoint of HMC samples: it has no 'params'.")
@@ -242,9 +226,8 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         for module in content["params"].values()
         for leaf in (module.values() if isinstance(module, dict) else [None])
     ]
-    if not all(isinstance(leaf, np.ndarray) for leaf in leaves) or not all(
-        isinstance(k, str) for k in content["params"]
-    ):
+    arrays = all(isinstance(leaf, np.ndarray) for leaf in leaves)
+    if not arrays or not all(isinstance(name, str) for name in content["params"]):
         raise FileFormatError(f"{path} is not a checkpoint of HMC samples: its 'params' are no arrays by name.")
     return content
 
@@ -264,15 +247,17 @@ def import_hmc(files: Iterable[str | os.PathLike[str]], architecture: Architectu
     """
     template = architecture.build()
     ordered = sorted((Path(file) for file in files), key=_number)
-    by_file = []
+    by_file: dict[str, list[Params]] = {}
     for path in track(ordered, "reading samples"):
         content = read_checkpoint(path)
         if bool(np.all(content.get("accepted", True))):
-            by_file.append(convert(content["params"], template))
+            by_file[path.name] = convert(content["params"], template)
     if not by_file:
         raise InputError(f"None of the {len(ordered)} files holds an accepted draw; check the paths.")
-    chains = [Posterior.of(draws, architecture=architecture) for draws in zip(*by_file, strict=True)]
-    merged = Posterior.merge(chains)
+    if len(set(map(len, by_file.values()))) > 1:
+        counts = ", ".join(f"{name}: {len(draws)}" for name, draws in by_file.items())
+        raise FileFormatError(f"The files hold different numbers of chains ({counts}). Pass those of one run.")
+    merged = Posterior.merge([Posterior.of(draws) for draws in zip(*by_file.values(), strict=True)])
     return Posterior(merged.params, merged.chains, architecture, {"imported": [path.name for path in ordered]})
 
 

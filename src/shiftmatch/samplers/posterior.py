@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from operator import index
 from os import PathLike
-from typing import Any, final, overload
+from typing import Any, SupportsIndex, final, overload
 
 import torch
 from jaxtyping import Float
@@ -139,21 +140,28 @@ class Posterior:
                 raise InputError("These posteriors have different parameters; merge chains of one network only.")
         params = {name: torch.cat([posterior.params[name] for posterior in posteriors]) for name in first.params}
         chains = tuple(length for posterior in posteriors for length in posterior.chains)
-        return Posterior(params, chains, first.architecture, {"chains": [dict(p.info) for p in posteriors]})
+        infos = [dict(info) for posterior in posteriors for info in posterior.infos]
+        return Posterior(params, chains, first.architecture, {"chains": infos})
+
+    @property
+    def infos(self) -> Sequence[Mapping[str, Any]]:
+        """What was recorded of each of the posteriors that were merged; of this one, if none were."""
+        found: Sequence[Mapping[str, Any]] = self.info.get("chains", [self.info])
+        return found
 
     def __len__(self) -> int:
         return sum(self.chains)
 
     def __iter__(self) -> Iterator[Params]:
-        return (self[index] for index in range(len(self)))
+        return (self[number] for number in range(len(self)))
 
     @overload
-    def __getitem__(self, which: int) -> Params: ...
+    def __getitem__(self, which: SupportsIndex) -> Params: ...
     @overload
     def __getitem__(self, which: slice) -> "Posterior": ...
-    def __getitem__(self, which: int | slice) -> "Params | Posterior":
-        if isinstance(which, int):
-            return {name: _working(value[which]) for name, value in self.params.items()}
+    def __getitem__(self, which: SupportsIndex | slice) -> "Params | Posterior":
+        if not isinstance(which, slice):
+            return {name: _working(value[index(which)]) for name, value in self.params.items()}
         owner = torch.arange(len(self.chains)).repeat_interleave(torch.tensor(self.chains))[which]
         lengths = tuple(int((owner == chain).sum()) for chain in range(len(self.chains)))
         params = {name: value[which] for name, value in self.params.items()}
@@ -161,6 +169,8 @@ class Posterior:
 
     def thin(self, every: int) -> "Posterior":
         """Every `every`-th draw, counted from the last of each chain."""
+        if every < 1:
+            raise InputError(f"thin keeps one draw of so many, 1 or more, not {every}.")
         parts = [value[(len(value) - 1) % every :: every] for value in self.by_chain()]
         merged = Posterior.merge(parts)
         return replace(merged, info=self.info)
@@ -180,10 +190,10 @@ class Posterior:
                 raise InputError("This posterior does not name its network; pass one: posterior.models(network).")
             template = self.architecture.build()
         self._check_fits(template)
-        return LazySequence(len(self), partial(_drawn, template, self))  # a lambda could not go to worker processes
+        return LazySequence(len(self), partial(_member, template, self))  # a lambda could not go to worker processes
 
     def _check_fits(self, network: nn.Module) -> None:
-        frozen = [info["frozen"] for info in self.info.get("chains", [self.info]) if "frozen" in info]
+        frozen = [info["frozen"] for info in self.infos if "frozen" in info]
         names = {name for name, _ in network.named_parameters()}
         missing, strange = names - self.params.keys(), self.params.keys() - network.state_dict().keys()
         if strange or (missing and not frozen):
@@ -225,12 +235,8 @@ def frozen_hash(model: nn.Module, sampled: Container[str]) -> str:
     return content_hash({k: v for k, v in model.state_dict().items() if k not in sampled and not k.endswith(COUNTER)})
 
 
-def _drawn(network: nn.Module, posterior: Posterior, index: int) -> nn.Module:
-    return _member(network, posterior[index])
-
-
-def _member(template: nn.Module, draw: Params) -> nn.Module:
+def _member(template: nn.Module, posterior: Posterior, number: int) -> nn.Module:
     """A copy of the network with a draw, in eval mode; what the draw does not have stays that of the network."""
     member = copy.deepcopy(template)
-    member.load_state_dict(draw, strict=False)
+    member.load_state_dict(posterior[number], strict=False)
     return member.eval()

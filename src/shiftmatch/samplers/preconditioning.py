@@ -168,7 +168,7 @@ def _by_layer(params: Params, *, leading: int = 0) -> Iterator[tuple[str, Tensor
             weight = value.flatten(leading + 1)
             yield name, torch.cat([weight, params[bias][..., None]], -1) if bias in params else weight
         elif not any(_bias_of(other) == name and x.dim() - leading > 1 for other, x in params.items()):
-            yield name, value.flatten(leading)[..., None] if value.dim() > leading else value.reshape(-1, 1)
+            yield name, value.reshape(*value.shape[:leading], -1, 1)
 
 
 def _by_parameter(layers: Params, like: Params) -> Params:

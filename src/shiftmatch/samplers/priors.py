@@ -185,7 +185,7 @@ def empcov(
     >>> prior({"w": torch.ones(1, 2), "b": torch.ones(1)}).item()
     -2.5
     """
-    precision = empcov_decay * _inverse(sigma, jitter=jitter, pseudo_inverse=pseudo_inverse)
+    precision = empcov_decay * _inverse(sigma, jitter=jitter, free=0.0 if pseudo_inverse else None)
     return product(gaussian(weight_decay), correlated(parameter, precision))
 
 
@@ -210,7 +210,8 @@ def empcov_equation(
     >>> prior({"w": torch.ones(1, 2)}).item()
     -2.0
     """
-    precision = len(moment) * _inverse(moment, jitter=jitter, pseudo_inverse=pseudo_inverse)
+    free = weight_decay / len(moment) if pseudo_inverse else None
+    precision = len(moment) * _inverse(moment, jitter=jitter, free=free)
     return product(gaussian(weight_decay, skip=(parameter,)), correlated(parameter, precision))
 
 
@@ -235,15 +236,16 @@ def _eigh(matrix: Square) -> tuple[Float[Tensor, "d"], Square]:
     return values.where(values > len(values) * torch.finfo(values.dtype).eps * values[-1], 0.0), vectors
 
 
-def _inverse(sigma: Square, *, jitter: float, pseudo_inverse: bool) -> Square:
+def _inverse(sigma: Square, *, jitter: float, free: float | None) -> Square:
+    """Σ⁻¹, with the eigenvalue `free` in directions that do not vary; without it, such a Σ is refused."""
     values, vectors = _eigh(sigma.double() + jitter * torch.eye(len(sigma), device=sigma.device))
     zero = values == 0
-    if zero.any() and not pseudo_inverse:
+    if zero.any() and free is None:
         raise InputError(
             f"The covariance has no inverse: {int(zero.sum())} of {len(values)} directions do not vary, such as pixels "
             "that are the same in every image. Pass jitter=1e-10, as the published code does, or pseudo_inverse=True."
         )
-    return (vectors * torch.where(zero, 0.0, 1 / values)) @ vectors.mT
+    return (vectors * torch.where(zero, free or 0.0, 1 / values)) @ vectors.mT
 
 
 @final

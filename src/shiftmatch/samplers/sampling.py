@@ -122,12 +122,11 @@ def sample(
     params = params_of(start) if isinstance(start, nn.Module) else start
     settings = {"seed": generator.initial_seed(), "burn_in": burn_in, "thin": thin}
     state = sampler.init(params)
+    done, kept = 0, list[Params]()
     trace: dict[str, list[float]] = {}
-    kept: list[Params] = []
     run = RunFolder(Path(folder), settings | _described(sampler, params)) if folder else None
     if run and (restored := run.restore(state, generator)):
-        state, trace, kept = restored
-    done = len(next(iter(trace.values()), []))
+        state, done, trace, kept = restored
     for iteration in track(range(done, burn_in + draws), "sampling", show=progress):
         for _ in range(thin):
             state = sampler.step(state, generator)
@@ -137,8 +136,9 @@ def sample(
             if run:
                 run.save_draw(len(kept) - 1, state.params)
         if run:
-            run.save(state, generator, trace, len(kept))
-    info = settings | {"trace": trace} | _frozen(sampler, params)
+            run.save(state, generator, iteration + 1, trace, len(kept))
+    cut = {name: values[: burn_in + draws] for name, values in trace.items()}  # the folder may hold a longer run
+    info = settings | {"trace": cut} | _frozen(sampler, params)
     return Posterior.of(kept[:draws], architecture=architecture, info=info)
 
 
@@ -192,19 +192,23 @@ class RunFolder:
     path: Path
     settings: Mapping[str, Any]
 
-    def save(self, state: State, generator: torch.Generator, trace: Mapping[str, list[float]], draws: int) -> None:
+    def save(
+        self, state: State, generator: torch.Generator, done: int, trace: Mapping[str, list[float]], draws: int
+    ) -> None:
         """Store everything that the next iteration depends on, in one atomic file."""
         tensors = {name: value.clone() for name, value in flatten(state).items()}  # some may share memory
         tensors["generator"] = generator.get_state()
-        header = {"settings": self.settings, "trace": trace, "draws": draws}
+        header = {"settings": self.settings, "iterations": done, "trace": trace, "draws": draws}
         save_tensors(self._state, tensors, kind=STATE, version=VERSION, header=header)
 
     def save_draw(self, index: int, params: Params) -> None:
         """Store one draw. It is written before the state that counts it, so a kill in between changes nothing."""
         save_tensors(self._draw(index), params, kind=DRAW, version=VERSION, header={})
 
-    def restore(self, like: S, generator: torch.Generator) -> tuple[S, dict[str, list[float]], list[Params]] | None:
-        """The last state, the trace and the draws so far, with the generator set back; None if there is no run yet."""
+    def restore(
+        self, like: S, generator: torch.Generator
+    ) -> tuple[S, int, dict[str, list[float]], list[Params]] | None:
+        """The last state, the iterations, trace and draws so far, with the generator set back; None without a run."""
         if not self._state.exists():
             return None
         tensors, header = load_tensors(self._state, kind=STATE, version=VERSION)
@@ -213,7 +217,8 @@ class RunFolder:
             generator.set_state(tensors.pop("generator"))
             trace = {str(name): [float(value) for value in values] for name, values in header["trace"].items()}
             draws = [self._stored_draw(index, like) for index in range(header["draws"])]
-            return unflatten(tensors, like), trace, draws
+            done = int(header.get("iterations", len(next(iter(trace.values()), []))))  # files of before lack it
+            return unflatten(tensors, like), done, trace, draws
 
     def _stored_draw(self, index: int, like: State) -> Params:
         tensors, _ = load_tensors(self._draw(index), kind=DRAW, version=VERSION)

@@ -47,10 +47,6 @@ def sghmc(log_density: LogDensity, *, step_size: float | Schedule, decay: float 
     """
     schedule = step_size if callable(step_size) else constant(step_size)
 
-    def init(params: Params) -> SGHMCState:
-        zero = torch.zeros((), dtype=torch.float64)
-        return SGHMCState(params, {name: torch.zeros_like(value) for name, value in params.items()}, zero, zero)
-
     def step(state: SGHMCState, generator: torch.Generator) -> SGHMCState:
         value, gradient = log_density.value_and_grad(state.params, generator)
         root = math.sqrt(schedule(int(state.iteration)))
@@ -60,7 +56,7 @@ def sghmc(log_density: LogDensity, *, step_size: float | Schedule, decay: float 
         return SGHMCState(add_scaled(state.params, root, momentum), momentum, value.cpu(), state.iteration + 1)
 
     settings = {"sampler": "sghmc", "density": log_density, "step_size": schedule, "decay": decay}
-    return Sampler(init, step, settings)
+    return Sampler(lambda params: SGHMCState(*_at_rest(params)), step, settings)
 
 
 def sgld(log_density: LogDensity, *, step_size: float | Schedule) -> Sampler[SGHMCState]:
@@ -154,14 +150,10 @@ def sgd(log_density: LogDensity, *, step_size: float, steps: int, momentum: floa
     tensor([0.9000])
     """
 
-    def init(params: Params) -> SGDState:
-        zero = torch.zeros((), dtype=torch.float64)
-        return SGDState(params, {name: torch.zeros_like(value) for name, value in params.items()}, zero, zero)
-
     def step(state: SGDState, generator: torch.Generator) -> SGDState:
         value, gradient = log_density.value_and_grad(state.params, generator)
         velocity = add_scaled(gradient, momentum, state.velocity)
-        size = 0.5 * step_size * (1 + math.cos(math.pi * state.iteration.item() / steps))
+        size = step_size * _cosine(state.iteration.item() / steps)
         return SGDState(add_scaled(state.params, size, velocity), velocity, value.cpu(), state.iteration + 1)
 
     settings = {
@@ -171,7 +163,13 @@ def sgd(log_density: LogDensity, *, step_size: float, steps: int, momentum: floa
         "steps": steps,
         "momentum": momentum,
     }
-    return Sampler(init, step, settings)
+    return Sampler(lambda params: SGDState(*_at_rest(params)), step, settings)
+
+
+def _at_rest(params: Params) -> tuple[Params, Params, Scalar, Scalar]:
+    """Parameters, no momentum, and nothing known or done yet."""
+    zero = torch.zeros((), dtype=torch.float64)
+    return params, {name: torch.zeros_like(value) for name, value in params.items()}, zero, zero
 
 
 def deep_ensemble(
@@ -218,6 +216,7 @@ def deep_ensemble(
             generator=generator,
             folder=Path(folder) / f"member-{index}" if folder else None,
             architecture=architecture,
+            progress=False,  # there is a bar of the members
         )
 
     def run(indices: Sequence[int]) -> Iterator[Posterior]:

@@ -48,24 +48,23 @@ def mean_field(
 
     def init(params: Params) -> MeanFieldState:
         rho = math.log(math.expm1(initial_std))
-        variational = {_mean(name): value for name, value in params.items()}
-        variational |= {_rho(name): torch.full_like(value, rho) for name, value in params.items()}
+        variational = {f"mean.{name}": value for name, value in params.items()}
+        variational |= {f"rho.{name}": torch.full_like(value, rho) for name, value in params.items()}
         zeros = {name: torch.zeros_like(value) for name, value in variational.items()}
         nothing = torch.zeros((), dtype=torch.float64)
         return MeanFieldState(params, variational, zeros, zeros, nothing, nothing)
 
     def step(state: MeanFieldState, generator: torch.Generator) -> MeanFieldState:
         noise = standard_normal(state.params, generator)
-        std = {name: functional.softplus(state.variational[_rho(name)]) for name in noise}
-        params = {name: state.variational[_mean(name)] + std[name] * noise[name] for name in noise}
+        mean, rho = ({name: state.variational[f"{part}.{name}"] for name in noise} for part in ("mean", "rho"))
+        std = {name: functional.softplus(value) for name, value in rho.items()}
+        params = {name: mean[name] + std[name] * noise[name] for name in noise}
         drawn = state._replace(params=params, iteration=state.iteration + 1)
         if state.iteration >= steps:
             return drawn
         value, gradient = log_density.value_and_grad(params, generator)
-        ascent = {_mean(name): gradient[name] for name in noise}
-        for name in noise:
-            slope = torch.sigmoid(state.variational[_rho(name)])
-            ascent[_rho(name)] = (gradient[name] * noise[name] + 1 / std[name]) * slope
+        ascent = {f"mean.{name}": gradient[name] for name in noise}
+        ascent |= {f"rho.{n}": (gradient[n] * noise[n] + 1 / std[n]) * torch.sigmoid(rho[n]) for n in noise}
         size = 0.5 * step_size * (1 + math.cos(math.pi * state.iteration.item() / steps))
         return _adam(drawn._replace(log_density=value.cpu()), ascent, size)
 
@@ -89,11 +88,3 @@ def _adam(state: MeanFieldState, gradient: Params, size: float) -> MeanFieldStat
         for name, value in state.variational.items()
     }
     return state._replace(variational=moved, first=first, second=second)
-
-
-def _mean(name: str) -> str:
-    return f"mean.{name}"
-
-
-def _rho(name: str) -> str:
-    return f"rho.{name}"

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -21,6 +21,7 @@ unsafe_characters = re.compile(r"[^\w.]+")
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is flushed and takes the name, on failure it goes away.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with atomic_path(Path(folder) / "hello.txt") as temporary:
     ...         _ = temporary.write_text("hello")
@@ -29,13 +30,13 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary.touch(exist_ok=False)
+    rights = temporary.stat().st_mode & 0o777  # those that the umask leaves; safetensors makes another file
     try:
         yield temporary
         _flush(temporary)
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(rights)
         temporary.replace(target)
         _flush(target.parent)
     finally:
@@ -48,12 +49,6 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager

@@ -44,11 +44,11 @@ def save_tensors(
     path: str | PathLike[str], tensors: dict[str, Tensor], *, kind: str, version: int, header: dict[str, Any]
 ) -> None:
     """Write tensors and a header, atomically."""
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    stored = _on_cpu(tensors)
     with atomic_path(path) as temporary:
         try:
-            text = _header_text(kind, version, header | {CHECKSUM: _checksum(contiguous)})
-            save_file(contiguous, temporary, {KEY: text})
+            text = _header_text(kind, version, header | {CHECKSUM: _checksum(stored)})
+            save_file(stored, temporary, {KEY: text})
         except SafetensorError as error:  # such as a full disk, of which only the words are left
             if found := re.search(r"os error (\d+)", str(error)):
                 raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
@@ -83,11 +83,11 @@ def save_rows(
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         base = len(head([_checksum({})] * count)) + SIZE.size
         for row in chain([first], rows):
-            contiguous = {name: tensor.contiguous() for name, tensor in row.items()}
-            for name, tensor in contiguous.items():
+            stored = _on_cpu(row)
+            for name, tensor in stored.items():
                 file.seek(base + starts[name] + len(checksums) * tensor.nbytes)
                 file.write(tensor.numpy().tobytes())
-            checksums.append(_checksum(contiguous))
+            checksums.append(_checksum(stored))
         if len(checksums) != count:
             raise InputError(f"{path} was to hold {count} rows; there were {len(checksums)}.")
         file.seek(0)
@@ -161,6 +161,10 @@ def count_rows(path: str | PathLike[str], *, kind: str, version: int) -> int:
     if len(lengths) != 1 or lengths == {()}:
         raise FileFormatError(f"{path} is damaged: its tensors have not one number of rows. Make or copy it again.")
     return int(lengths.pop()[0])
+
+
+def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _checksum(tensors: dict[str, Tensor]) -> str:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from made_matched import corrupted, images, matched, small_network
+from networks import GroupNormNet, SharedNet
 from torch import nn
 from torch.testing import assert_close
 
@@ -54,3 +55,25 @@ def test_the_map_of_a_spectrum_takes_the_place_of_the_batchnorm_before_it() -> N
     frozen, expected = sm.freeze(robust, x), robust(x)
     frozen.network.get_buffer("1.running_mean").fill_(7)  # nobody asks it any more
     assert_close(frozen(x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("covariance", [sm.Spectrum(), sm.ChannelMoments()], ids=repr)
+@pytest.mark.parametrize("build", [SharedNet, GroupNormNet])
+def test_layers_called_twice_and_other_normalisations_keep_their_maps_apart(
+    build: type[nn.Module], covariance: sm.Covariance
+) -> None:
+    torch.manual_seed(0)
+    net, x = build().eval(), corrupted(50)
+    robust = sm.match(net, sm.fit(net, images(100), covariance=covariance, progress=False), prior_images=16)
+    frozen = sm.freeze(robust, x)
+    assert_close(frozen(x), robust(x), rtol=1e-4, atol=1e-5)
+    assert_close(frozen(x[:1]), robust(x)[:1], rtol=1e-4, atol=1e-5)
+
+
+def test_maps_keep_their_precision_where_layers_do_not() -> None:
+    (site_map, *_), x = sm.freeze(matched(), corrupted(50)).maps, corrupted(20)
+    expected = site_map(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = site_map(x)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)

@@ -6,6 +6,7 @@ from made_matched import corrupted, images, matched, small_network
 from networks import GroupNormNet, SharedNet
 from torch import nn
 from torch.testing import assert_close
+from transformers import ViTConfig, ViTForImageClassification
 
 import shiftmatch as sm
 from shiftmatch.errors import InputError
@@ -77,3 +78,24 @@ def test_maps_keep_their_precision_where_layers_do_not() -> None:
         found = site_map(x)
     assert found.dtype == torch.float32
     assert torch.equal(found, expected)
+
+
+def test_a_batchnorm_without_weights_keeps_its_map_beside_it() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, affine=False), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+    statistics = sm.fit(net.eval(), images(100), covariance=sm.ChannelMoments(), progress=False)
+    robust, x = sm.match(net, statistics, prior_images=16), corrupted(50)
+    frozen = sm.freeze(robust, x)
+    assert [site_map.extra_repr() for site_map in frozen.maps] == ["input", "1"]
+    assert_close(frozen(x), robust(x), rtol=1e-4, atol=1e-5)
+
+
+def test_tokens_are_moved_part_by_part() -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    net = ViTForImageClassification(ViTConfig(**sizes, image_size=8, patch_size=2)).eval()
+    robust, x = sm.match(net, sm.fit(net, images(100), progress=False), prior_images=16), corrupted(50)
+    frozen = sm.freeze(robust, x)
+    assert any(len(site_map.parts) == 2 for site_map in frozen.maps), "the class token has a map of its own"
+    assert_close(frozen(x).logits, robust(x).logits, rtol=1e-4, atol=1e-5)
+    assert_close(frozen(x[:1]).logits, robust(x).logits[:1], rtol=1e-4, atol=1e-5)

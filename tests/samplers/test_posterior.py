@@ -103,7 +103,7 @@ def test_members_can_be_sent_to_other_processes() -> None:
 
 @pytest.mark.parametrize("chains", [[2, 2], [-1, 4], [3.0], ["3"]])
 def test_chains_that_do_not_add_up_to_the_draws_are_refused(tmp_path: Path, chains: list[object]) -> None:
-    header = {"chains": chains, "architecture": None, "info": {}}
+    header: dict[str, object] = {"chains": chains, "architecture": None, "info": {}}
     save_tensors(tmp_path / "f", {"w": torch.zeros(3, 2)}, kind=KIND, version=1, header=header)
     with pytest.raises(FileFormatError, match="speaks of chains of"):
         Posterior.load(tmp_path / "f")

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,18 @@ def test_an_interrupt_ends_the_workers_and_is_told_once() -> None:
     assert parent.returncode
     assert said.count(b"Traceback") == said.count(b"KeyboardInterrupt") == 1
     assert not any(map(alive, workers))
+
+
+@pytest.mark.slow
+def test_workers_can_be_started_from_any_thread_and_leave_its_interrupts_alone() -> None:
+    """As servers and notebooks do: only the main thread may set what an interrupt does."""
+
+    def work() -> list[tuple[int, int]]:
+        with mapping(2, 10) as run:
+            return list(run(divmod, [3, 4]))
+
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() == [(3, 1), (2, 2)]
+    assert work() == [(3, 1), (2, 2)]
+    assert signal.getsignal(signal.SIGINT) is before

@@ -21,8 +21,10 @@ with mapping(2) as run:
     list(results)
 """
 
+# A background shell starts its commands with interrupts ignored, and Python leaves it at that.
 STARTED = """
-import multiprocessing, time
+import multiprocessing, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from shiftmatch.utils.parallel import mapping
 with mapping(2) as run:
     list(run(abs, range(8)))  # they are up
@@ -78,7 +80,10 @@ def test_an_interrupt_ends_the_workers_and_is_told_once() -> None:
         workers = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(workers) == 2
         os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
-        _, said = parent.communicate(timeout=300)
+        try:
+            _, said = parent.communicate(timeout=300)
+        finally:
+            parent.kill()  # else leaving the block would wait for ever
     assert parent.returncode
     assert said.count(b"Traceback") == said.count(b"KeyboardInterrupt") == 1
     assert not any(map(alive, workers))

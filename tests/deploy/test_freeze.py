@@ -94,10 +94,14 @@ def test_a_batchnorm_without_weights_keeps_its_map_beside_it() -> None:
 
 def test_tokens_are_moved_part_by_part() -> None:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    net = ViTForImageClassification(ViTConfig(**sizes, image_size=8, patch_size=2)).eval()
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=8, patch_size=2
+    )
+    net = ViTForImageClassification(config).eval()
     robust, x = sm.match(net, sm.fit(net, images(100), progress=False), prior_images=16), corrupted(50)
     frozen = sm.freeze(robust, x)
-    assert any(len(site_map.parts) == 2 for site_map in frozen.maps), "the class token has a map of its own"
+    assert any(len(list(site_map.get_submodule("parts").children())) == 2 for site_map in frozen.maps), (
+        "the class token has a map of its own"
+    )
     assert_close(frozen(x).logits, robust(x).logits, rtol=1e-4, atol=1e-5)
     assert_close(frozen(x[:1]).logits, robust(x).logits[:1], rtol=1e-4, atol=1e-5)

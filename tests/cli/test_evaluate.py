@@ -10,9 +10,10 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from shiftmatch.cli import app
+from shiftmatch.cli.evaluate import MAX_SHOWN, _show
 from shiftmatch.cli.loading import open_network
 from shiftmatch.evaluation.methods import METHODS
-from shiftmatch.evaluation.scores import Scores
+from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.metrics import METRICS
 from shiftmatch.models import build
 from shiftmatch.samplers.posterior import Posterior, params_of
@@ -145,3 +146,32 @@ def test_help_teaches() -> None:
     shown = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "400"}).output
     words = " ".join(shown.replace("│", " ").split())  # a name may be broken at the edge of its cell
     assert all(name in words for name in (*METHODS, *METRICS, "Example"))
+
+
+@pytest.mark.usefixtures("here")
+def test_results_as_json_and_a_network_that_guesses_is_warned_about() -> None:
+    words = ["nets_to_evaluate:Net", "--weights", "net.safetensors", *SHORT, "--methods", "plain,ShiftMatch"]
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["evaluate", *words, "--out", "scores.csv", "--json"])
+    assert result.exit_code == 0, (result.output, result.exception)
+    found, scores = json.loads(result.stdout), Scores.load("scores.csv")
+    assert found["out"] == "scores.csv"
+    assert found["mean"].keys() == {"plain", "ShiftMatch: spectrum"}
+    assert found["mean"]["plain"]["accuracy"] == scores.mean()["plain", "accuracy"]
+    (clean,) = (row.value for row in scores.where(method="plain", corruption="clean", metric="accuracy"))
+    assert clean < 0.2, "the weights are random"
+    assert f"right on {clean:.1%} of the clean images, hardly better than guessing among 10 classes" in result.stderr
+
+
+def test_only_the_cells_that_lose_most_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = range(1, MAX_SHOWN + 4)
+    rows = [
+        Score(method, "cifar10-c", f"fog {points:02}", 3, "accuracy", value, 0, 100_000, 0.001)
+        for points in lost
+        for method, value in (("plain", 0.5), ("ShiftMatch", 0.5 - points / 100))
+    ]
+    _show(Scores(rows))
+    shown = " ".join(capsys.readouterr().out.split())
+    for points in lost:
+        said = f"ShiftMatch loses {points}.0 points against plain on fog {points:02} 3"
+        assert (said in shown) == (points > 3)
+    assert "… and in 3 other cells, by less." in shown

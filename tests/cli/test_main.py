@@ -237,3 +237,56 @@ def test_ctrl_c_says_how_to_go_on_and_workers_are_silent(tmp_path: Path, workers
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)
     assert err == "stopped: What is finished is kept: the same command resumes there.\n"
+
+
+@pytest.mark.usefixtures("here")
+def test_a_network_whose_outputs_are_no_numbers_is_told_with_the_image() -> None:
+    Path("doors.py").write_text(NETWORK.replace("return ", "return Broken(").replace("2))", "2)))") + BROKEN)
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, "predict doors.py:net x.npz --out labels.csv".split())
+    assert result.exit_code == 1
+    assert re.search(r"outputs are NaN or infinite, for \d+ to begin with\. Check its weights", result.stderr)
+    assert not Path("labels.csv").exists()
+
+
+BROKEN = """
+class Broken(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x) / 0
+"""
+
+
+@pytest.mark.usefixtures("here")
+def test_classes_of_other_images_than_the_networks_are_written_as_numbers() -> None:
+    for name in ("cat", "dog", "eel"):
+        Path("train", name).mkdir(parents=True)
+        for number in range(20):
+            pixels = np.random.default_rng(number).integers(0, 255, (8, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(Path("train", name, f"{number}.png"))
+    words = "fit doors.py:net train --grey --out s"
+    assert CliRunner().invoke(app, words.split()).exit_code == 0
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(
+        app, "predict doors.py:net x.npz --statistics s --grey --out labels.csv".split()
+    )
+    assert result.exit_code == 0, result.output
+    assert "warning: the statistics name 3 classes, the network has 2 outputs" in result.stderr
+    rows = [line.split(",") for line in Path("labels.csv").read_text().splitlines()[1:]]
+    assert len(rows) == 60
+    assert {row[1] for row in rows} <= {"0", "1"}
+
+
+@pytest.mark.usefixtures("here")
+def test_a_picture_of_another_kind_is_refused_before_the_work() -> None:
+    words = "diagnose doors.py:net nowhere.npz --statistics s --plot spectra.gif"
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, words.split())
+    assert result.exit_code == 1
+    assert "A picture is a .png or an .svg file; got --plot spectra.gif" in result.stderr
+
+
+def test_a_reader_that_closes_the_output_sees_no_traceback(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    run = [sys.executable, "-c", "from shiftmatch.cli import main; main()", "data", "list", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(Path("src").resolve()), "SHIFTMATCH_DATA": str(tmp_path)}
+    result = subprocess.run(run, env=environment, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (1, "")

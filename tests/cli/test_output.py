@@ -5,9 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from shiftmatch.cli.output import complain, explain, in_options, tell_problems, writing
+from shiftmatch.cli.output import (
+    WarnInWords,
+    complain,
+    explain,
+    in_options,
+    say,
+    show,
+    tell,
+    tell_problems,
+    writing,
+)
 from shiftmatch.data.image_set import Problems
-from shiftmatch.errors import InputError
+from shiftmatch.errors import InputError, SmallBatchWarning
 
 
 def test_advice_is_given_in_options() -> None:
@@ -84,3 +94,63 @@ def test_problems_are_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert "note: three files were left out." in found
     assert "25 of 100 images were refused" in found
     assert "and 5 more" in found
+
+
+def test_without_locks_of_the_system_a_file_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with writing(tmp_path / "out.csv") as out:
+        out.write_text("done")
+    assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_a_lock_whose_file_goes_away_at_that_moment_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl", reason="Windows has no such locks")
+    lock, flock, calls = tmp_path / ".out.csv.lock", fcntl.flock, 0
+
+    def late(handle: int, how: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            lock.unlink()  # by the process that had it
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with writing(tmp_path / "out.csv"):
+        assert calls == 2
+        with pytest.raises(InputError, match="Another process is writing"), writing(tmp_path / "out.csv"):
+            pytest.fail("the work was begun")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_notes_are_silenced_and_warnings_are_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIFTMATCH_QUIET", "1")
+    complain("a.png was grey", kind="note")
+    say("done")
+    show("[yellow]done[/]")
+    tell("done", {"images": 3}, as_json=False)
+    complain("few images", kind="warning")
+    tell("done", {"images": 3}, as_json=True)
+    assert capsys.readouterr() == ('{"images": 3}\n', "warning: few images\n")
+
+
+def test_a_warning_is_told_once_by_its_words_and_small_batches_by_their_kind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    warn = WarnInWords()
+    for message, category in (
+        ("first", UserWarning),
+        ("first", UserWarning),
+        ("second", UserWarning),
+        ("20 images", SmallBatchWarning),
+        ("21 images", SmallBatchWarning),
+        ("old", DeprecationWarning),
+    ):
+        warn(message, category, "file.py", 3)
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["warning: first", "warning: second", "warning: 20 images", "DeprecationWarning: old"]

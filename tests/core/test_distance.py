@@ -1,12 +1,27 @@
+from math import inf
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from randomness import maps, randn
+from torch import Tensor
 from torch.testing import assert_close
 
 from shiftmatch.core.basis import dct_matrix
-from shiftmatch.core.distance import BANDS, ENERGY_FLOOR, band_masks, fingerprint, measure_fingerprint, shift
+from shiftmatch.core.distance import (
+    BANDS,
+    ENERGY_FLOOR,
+    NEGLIGIBLE,
+    band_masks,
+    fingerprint,
+    measure_fingerprint,
+    shift,
+    site_shift,
+)
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.spectrum import Spectrum
+from shiftmatch.errors import NonFiniteError
 
 SPREAD = torch.randn(1, 4, 1, 500, generator=torch.Generator().manual_seed(0)).double()
 
@@ -80,3 +95,39 @@ def test_moments_of_fingerprints_add() -> None:
     assert second is not None
     assert whole is not None
     assert_close((first + second).scatter, whole.scatter)
+
+
+def spectrum_of(x: Tensor) -> Moments:
+    return Spectrum().measure(x)[0]
+
+
+def test_all_three_distances_as_one() -> None:
+    found = site_shift(maps(50, 2, 8, 8, seed=1, scale=2.0), spectrum_of(maps(200, 2, 8, 8)), 50)
+    assert_close(found.size**2, sum(d.value**2 for d in (found.mean, found.variance, found.spectrum)))
+
+
+def test_features_that_are_not_finite_have_no_distance() -> None:
+    x = maps(50, 2, 8, 8)
+    x[3, 1, 2, 2] = float("inf")
+    with pytest.raises(NonFiniteError):
+        site_shift(x, spectrum_of(maps(200, 2, 8, 8)), 50)
+
+
+def test_images_that_do_not_vary_are_outside_unless_nothing_has_moved() -> None:
+    x = maps(200, 3)
+    train = spectrum_of(x)
+    for moved, expected in ((0.0, (NEGLIGIBLE, 0.0)), (1.0, (NEGLIGIBLE, inf))):
+        same = (x.mean(0) + moved).expand(16, -1)  # the mean of sixteen equal numbers is exact
+        found = site_shift(same, train, 16).mean
+        assert (found.limit, found.score) == expected
+        assert found.inside == (moved == 0)
+
+
+def test_without_space_the_variance_is_that_over_images() -> None:
+    x, train = maps(200, 3, seed=1), maps(2000, 3)
+    found = site_shift(2 * x, spectrum_of(train), 200)
+    assert not found.variance.inside
+    assert site_shift(x, spectrum_of(train), 200).variance.inside
+    expected = (2 * x).var(0, correction=0).log() - train.var(0, correction=0).log()
+    assert_close(found.gain[:, 0], expected, rtol=1e-2, atol=1e-2)
+    assert (found.spectrum.value, len(found.frequency)) == (0.0, 1)

@@ -1,15 +1,18 @@
 """The compiled kernels give what the slow NumPy version and PyTorch's operations give."""
 
+import sys
 from collections.abc import Iterator
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
+from networks import SmallBatchNormNet
 from randomness import maps
 from references import slow
 from torch.testing import assert_close
 
+import shiftmatch as sm
 from shiftmatch.core import kernels
 from shiftmatch.core.covariance import Prior, Spectrum
 from shiftmatch.errors import NonFiniteError
@@ -157,3 +160,19 @@ def test_a_traced_graph_holds_no_result_of_the_kernels() -> None:
 def test_without_them_results_are_the_same() -> None:
     x, target = maps(20, 3, 32, 32, scale=2.0).float(), target_of(maps(60, 3, 32, 32))
     assert_close(by_pytorch(x, target, Prior(16, 300)), Spectrum().transport(x, target, Prior(16, 300), 20))
+
+
+def test_they_can_be_left_out_and_need_not_have_been_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels._load() is kernels._kernels
+    monkeypatch.setenv("SHIFTMATCH_PURE", "1")
+    assert kernels._load() is None
+    monkeypatch.delenv("SHIFTMATCH_PURE")
+    monkeypatch.setitem(sys.modules, "shiftmatch.core._kernels", None)  # an import that fails
+    assert kernels._load() is None
+
+
+def test_without_them_a_fitted_and_matched_network_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, train, test = SmallBatchNormNet(), maps(200, 3, 8, 8).float(), maps(100, 3, 8, 8, seed=1, scale=2.0).float()
+    built = sm.match(net, sm.fit(net, train, progress=False))(test)
+    monkeypatch.setattr(kernels, "_kernels", None)
+    assert_close(sm.match(net, sm.fit(net, train, progress=False))(test), built, rtol=1e-4, atol=1e-4)

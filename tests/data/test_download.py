@@ -1,3 +1,4 @@
+import errno
 import gzip
 import hashlib
 import io
@@ -9,7 +10,16 @@ from pathlib import Path
 import pytest
 from mirror import mirror
 
-from shiftmatch.data.download import CHUNK, Record, checksum, download, unpack, verify
+from shiftmatch.data.download import (
+    CHUNK,
+    PROVENANCE,
+    Record,
+    checksum,
+    download,
+    read_provenance,
+    unpack,
+    verify,
+)
 from shiftmatch.errors import DataNotFoundError, FileFormatError
 
 CONTENT = random.Random(0).randbytes(3 * CHUNK + 17)
@@ -178,3 +188,52 @@ def test_a_damaged_record_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / ".records" / "mnist.json").write_text(text)
     with pytest.raises(FileFormatError, match=r"mnist\.json lacks a part of its download record"):
         Record.read("mnist", tmp_path)
+
+
+def write_bomb(path: Path) -> None:
+    """An archive that grows a thousandfold; one without compression says so, at least."""
+    zeros = bytes(3 * CHUNK)
+    if path.name == "labels.gz":
+        path.write_bytes(gzip.compress(zeros))
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("set/a.npy", zeros)
+    else:
+        tar(path, {"set/a.npy": zeros})
+        path.write_bytes(path.read_bytes()[:20_000])
+
+
+@pytest.mark.parametrize("name", [*PACK, "labels.gz"])
+def test_an_archive_that_would_fill_the_disk_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shiftmatch.data.download.MIN_LIMIT", 50_000)
+    write_bomb(tmp_path / name)
+    with pytest.raises(FileFormatError, match=r"more than [\d,]+ bytes, as if made to fill the disk"):
+        unpack(tmp_path / name, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_is_no_archive_is_told_apart_from_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "labels.gz").write_bytes(b"hello")
+    with pytest.raises(FileFormatError, match="cannot be unpacked"):
+        unpack(tmp_path / "labels.gz", tmp_path / "out")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    tar(tmp_path / "set.tar", FILES)
+    monkeypatch.setattr(tarfile.TarFile, "extractall", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        unpack(tmp_path / "set.tar", tmp_path / "out")
+    assert not isinstance(caught.value, FileFormatError), "the archive is sound: it need not be fetched again"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_note_that_lacks_how_a_folder_was_made_is_refused(tmp_path: Path) -> None:
+    assert read_provenance(tmp_path) is None
+    (tmp_path / PROVENANCE).write_text('{"made by": "shiftmatch 0.1", "frost": "made up", "seed": 3}')
+    assert read_provenance(tmp_path) == {"made by": "shiftmatch 0.1", "frost": "made up", "seed": 3}
+    (tmp_path / PROVENANCE).write_text('{"made by": "shiftmatch 0.1", "frost": "made up"}')
+    with pytest.raises(FileFormatError, match=r"lacks a part of how this folder was made \(KeyError\('seed'\)\)"):
+        read_provenance(tmp_path)

@@ -122,3 +122,31 @@ def test_a_folder_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> Non
         images.some()
     with pytest.raises(FileFormatError, match=r"a\.png is empty"):
         images.inputs(torch.arange(1))
+
+
+def test_training_data_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    for file in tmp_path.rglob("*.png"):
+        file.write_bytes(b"")
+    with pytest.raises(FileFormatError, match="None of the 6 images can be read"):
+        open_images(tmp_path, PLAIN).training_data(problems := Problems())
+    assert len(problems.refused) == 6
+
+
+def test_grey_arrays_become_colour_and_it_is_told_while_files_can_be_read_as_either(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 5, 5), dtype=np.uint8)
+    np.save(tmp_path / "x.npy", pixels)
+    colour = open_images(tmp_path / "x.npy", PLAIN).in_colour()
+    expected = torch.from_numpy(pixels)[:, None].expand(-1, 3, -1, -1) / 255
+    assert_close(colour.inputs(torch.arange(4)), expected)
+    assert colour.notes == ("grey images were given three equal channels",)
+    write_folder(tmp_path / "folder")
+    files = open_images(tmp_path / "folder", PLAIN)
+    assert files.in_colour() is files
+
+
+def test_the_number_of_batches_is_known_before_they_are_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((25, 4, 4), dtype=np.uint8))
+    images = open_images(tmp_path / "x.npy", PLAIN)
+    assert [len(images.batches(size)) for size in (10, 25, 100)] == [2, 1, 1]
+    assert len(list(images.batches(10))) == 2

@@ -1,3 +1,4 @@
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -266,3 +267,50 @@ def test_a_truncated_npz_is_named(tmp_path: Path, keep: int) -> None:
     (tmp_path / "x.npz").write_bytes((tmp_path / "x.npz").read_bytes()[:keep])
     with pytest.raises(FileFormatError, match=r"x\.npz is not a complete"):
         open_images(tmp_path / "x.npz", PLAIN)
+
+
+def test_whole_numbers_are_labels_whatever_their_type(tmp_path: Path) -> None:
+    for labels in (np.array([2, 0, 1, 2, 1]), np.array([[2.0], [0.0], [1.0], [2.0], [1.0]])):
+        np.savez(tmp_path / "x.npz", images=PIXELS, labels=labels)
+        found = open_images(tmp_path / "x.npz", PLAIN)
+        assert found.labels is not None
+        assert (found.labels.tolist(), found.labels.dtype, found.classes) == ([2, 0, 1, 2, 1], torch.int64, ())
+
+
+def test_an_npz_file_of_other_things_than_arrays_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+        file.writestr("images", b"no array")
+    with pytest.raises(FileFormatError, match=r"x\.npz holds files that are no arrays of NumPy"):
+        open_images(tmp_path / "x.npz", PLAIN)
+
+
+def test_idx_lengths_below_zero_are_refused(tmp_path: Path) -> None:
+    write_mnist(tmp_path, 2)
+    images, labels = idx_paths(tmp_path)
+    content = images.read_bytes()
+    images.write_bytes(content[:4] + np.array([2, -28, -28], ">i4").tobytes() + content[16:])
+    with pytest.raises(FileFormatError, match=r"expected lengths from 0 on in its header, found \(2, -28, -28\)"):
+        read_idx([images, labels])
+
+
+@pytest.mark.parametrize("digits", [np.ones((4, 1)), np.full((5, 1), np.nan)])
+def test_matlab_labels_that_do_not_belong_to_the_images_are_refused(tmp_path: Path, digits: NDArray[Any]) -> None:
+    savemat(tmp_path / "x.mat", {"X": make_images(32, 32, 3, 5), "y": digits})
+    with pytest.raises(FileFormatError, match="expected one label for each image, found 5 images, float64 labels"):
+        read_matlab([tmp_path / "x.mat"])
+
+
+def test_a_matlab_file_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    savemat(tmp_path / "x.mat", {"X": np.zeros((1500, 1000, 3, 1), np.uint8)}, do_compression=True)
+    assert (tmp_path / "x.mat").stat().st_size < 10_000
+    with pytest.raises(FileFormatError, match="grows as if made to fill the memory"):
+        read_matlab([tmp_path / "x.mat"])
+
+
+def test_a_matlab_array_without_a_possible_shape_is_refused(tmp_path: Path) -> None:
+    savemat(tmp_path / "x.mat", {"y": np.ones((7, 11), np.uint8)})
+    content = (tmp_path / "x.mat").read_bytes()
+    shape = np.array([7, 11], "<i4").tobytes()
+    assert content.count(shape) == 1
+    with pytest.raises(ValueError, match=r"an array has the shape \[-7, -11\]"):
+        parse_matlab(content.replace(shape, np.array([-7, -11], "<i4").tobytes()))

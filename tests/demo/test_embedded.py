@@ -10,6 +10,8 @@ import torch
 from shared_data import needs_data
 
 from shiftmatch.data import load
+from shiftmatch.demo import embedded
+from shiftmatch.errors import InputError
 from shiftmatch.matching.average import average
 from shiftmatch.samplers.posterior import Posterior
 
@@ -47,3 +49,10 @@ def test_the_average_predicts_as_well_as_stated(name: str) -> None:
 
 def test_everything_embedded_is_small() -> None:
     assert sum(file.stat().st_size for file in EMBEDDED.iterdir()) < 12_000_000
+
+
+def test_what_is_not_in_the_package_is_named_with_what_is() -> None:
+    with pytest.raises(InputError, match=r"no posterior 'laplace'; it has .*gaussian.*ensemble"):
+        embedded.posterior("laplace")
+    with pytest.raises(InputError, match=r"no statistics of 'ensemble' with 'Dense'; it has .*Spectrum"):
+        embedded.statistics("ensemble", "Dense")

@@ -1,5 +1,7 @@
 """Exported graphs give what eager PyTorch gives, for every batch size."""
 
+import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -14,9 +16,9 @@ from torch.testing import assert_close
 from transformers import ViTConfig, ViTForImageClassification
 
 import shiftmatch as sm
-from shiftmatch.deploy.export import OPSET, exported_metadata
+from shiftmatch.deploy.export import KEY, OPSET, exported_metadata
 from shiftmatch.deploy.step import StreamStep
-from shiftmatch.errors import ExportError, InputError
+from shiftmatch.errors import ExportError, FileFormatError, InputError
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -197,3 +199,80 @@ def test_real_networks_on_real_corrupted_images(build: object, tmp_path: Path) -
         expected = robust(noisy[:count])
         expected = getattr(expected, "logits", expected)
         assert_close(run_onnx(path, noisy[:count]), expected, rtol=0, atol=1e-4)
+
+
+def write_model(path: Path, entries: dict[str, str]) -> Path:
+    """The smallest file of each kind, with these entries."""
+    if path.suffix == ".onnx":
+        model = onnx.helper.make_model(onnx.helper.make_graph([], "empty", [], []))
+        onnx.helper.set_model_props(model, entries)
+        onnx.save(model, path)
+    else:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("net/version", "3")
+            for key, text in entries.items():
+                file.writestr(f"net/extra/{key}", text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.pt2"])
+def test_files_that_say_nothing_of_themselves_are_refused(tmp_path: Path, name: str) -> None:
+    path = write_model(tmp_path / name, {KEY: '{"classes": ["a"]}', "other": "0"})
+    assert exported_metadata(path) == {"classes": ["a"]}
+    with pytest.raises(FileFormatError, match=r"was not written by shiftmatch\.export"):
+        exported_metadata(write_model(path, {"other": "0"}))
+    with pytest.raises(FileFormatError, match="lacks a part of an exported network"):
+        exported_metadata(write_model(path, {KEY: "{"}))
+    path.write_bytes(b"\xff" * 100)
+    with pytest.raises(FileFormatError, match="lacks a part of an exported network"):
+        exported_metadata(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        exported_metadata(path)
+
+
+def test_metadata_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftmatch.deploy.export.MAX_METADATA_BYTES", 10)
+    with pytest.raises(FileFormatError, match="18 bytes of metadata"):
+        exported_metadata(write_model(tmp_path / "net.pt2", {KEY: '{"classes": ["a"]}'}))
+
+
+def test_without_the_packages_of_onnx_the_message_names_them_and_no_file_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)  # an import that fails
+    with pytest.raises(ExportError, match=r"ONNX needs onnxscript: pip install 'shiftmatch\[export\]'"):
+        sm.export(nn.Linear(3, 2), tmp_path / "net.onnx", torch.zeros(2, 3))
+    assert not list(tmp_path.iterdir())
+
+
+class TwoInputs(nn.Module):
+    """Two tensors in, logits and more out, under names or in a row."""
+
+    def __init__(self, *, named: bool) -> None:
+        super().__init__()
+        self.one, self.other, self.named = nn.Linear(3, 2), nn.Linear(4, 2), named
+
+    def forward(self, x: Tensor, facts: Tensor) -> object:
+        logits = self.one(x) + self.other(facts)
+        return {"features": x, "logits": logits} if self.named else (logits, x)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_plain_network_with_several_inputs_and_outputs_is_exported_by_example(tmp_path: Path, named: bool) -> None:
+    net, x, facts = TwoInputs(named=named).eval(), torch.randn(9, 3), torch.randn(9, 4)
+    with pytest.raises(InputError, match="Pass an example"):
+        sm.export(net, tmp_path / "net.pt2")
+    example = {"x": x, "facts": facts} if named else ((x, facts), torch.zeros(9))
+    path = sm.export(net, tmp_path / "net.pt2", example, classes=["cat", "dog"])
+    assert_close(torch.export.load(path).module()(x[:5], facts[:5]), net.one(x[:5]) + net.other(facts[:5]))
+    metadata = exported_metadata(path)
+    assert (metadata["inputs"], metadata["classes"]) == ([[3], [4]], ["cat", "dog"])
+    assert metadata["protocol"] == {"method": "plain"}
+
+
+def test_a_stream_on_batch_statistics_has_no_step() -> None:
+    net = small_network()
+    camera = sm.stream(net, sm.fit(net, images(100), batchnorm="batch", progress=False))
+    with pytest.raises(ExportError, match="Fit with batchnorm='eval'"):
+        StreamStep(camera)

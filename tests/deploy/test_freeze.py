@@ -3,10 +3,13 @@
 import pytest
 import torch
 from made_matched import corrupted, images, matched, small_network
+from networks import GroupNormNet, SharedNet
 from torch import nn
 from torch.testing import assert_close
+from transformers import ViTConfig, ViTForImageClassification
 
 import shiftmatch as sm
+from shiftmatch.core import kernels
 from shiftmatch.errors import InputError
 
 
@@ -62,3 +65,51 @@ def test_nothing_is_folded_into_weights_that_are_computed() -> None:
     statistics = sm.fit(net, torch.randn(60, 4), covariance=sm.ChannelMoments(), progress=False)
     robust = sm.match(net, statistics, prior_images=4)
     assert_close(sm.freeze(robust, x)(x), robust(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("covariance", [sm.Spectrum(), sm.ChannelMoments()], ids=repr)
+@pytest.mark.parametrize("build", [SharedNet, GroupNormNet])
+def test_layers_called_twice_and_other_normalisations_keep_their_maps_apart(
+    build: type[nn.Module], covariance: sm.Covariance
+) -> None:
+    torch.manual_seed(0)
+    net, x = build().eval(), corrupted(50)
+    robust = sm.match(net, sm.fit(net, images(100), covariance=covariance, progress=False), prior_images=16)
+    frozen = sm.freeze(robust, x)
+    assert_close(frozen(x), robust(x), rtol=1e-4, atol=1e-5)
+    assert_close(frozen(x[:1]), robust(x)[:1], rtol=1e-4, atol=1e-5)
+
+
+def test_maps_keep_their_precision_where_layers_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_kernels", None)  # they have no half precision anyway
+    (site_map, *_), x = sm.freeze(matched(), corrupted(50)).maps, corrupted(20)
+    expected = site_map(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = site_map(x)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+
+
+def test_a_batchnorm_without_weights_keeps_its_map_beside_it() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, affine=False), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5))
+    statistics = sm.fit(net.eval(), images(100), covariance=sm.ChannelMoments(), progress=False)
+    robust, x = sm.match(net, statistics, prior_images=16), corrupted(50)
+    frozen = sm.freeze(robust, x)
+    assert [site_map.extra_repr() for site_map in frozen.maps] == ["input", "1"]
+    assert_close(frozen(x), robust(x), rtol=1e-4, atol=1e-5)
+
+
+def test_tokens_are_moved_part_by_part() -> None:
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=8, patch_size=2
+    )
+    net = ViTForImageClassification(config).eval()
+    robust, x = sm.match(net, sm.fit(net, images(100), progress=False), prior_images=16), corrupted(50)
+    frozen = sm.freeze(robust, x)
+    assert any(len(list(site_map.get_submodule("parts").children())) == 2 for site_map in frozen.maps), (
+        "the class token has a map of its own"
+    )
+    assert_close(frozen(x).logits, robust(x).logits, rtol=1e-4, atol=1e-5)
+    assert_close(frozen(x[:1]).logits, robust(x).logits[:1], rtol=1e-4, atol=1e-5)

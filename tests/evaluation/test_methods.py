@@ -13,7 +13,7 @@ from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
 from shiftmatch.matching.match import fit, match
 from shiftmatch.metrics import METRICS
-from shiftmatch.models import build
+from shiftmatch.models import Architecture, build
 from shiftmatch.samplers.posterior import Posterior, params_of
 from shiftmatch.utils.hashing import weights_hash
 
@@ -140,3 +140,24 @@ def test_the_papers_floor_at_the_input_follows_the_pixels() -> None:
     network = SmallBatchNormNet()
     coarse, fine = (method_named("ShiftMatch (paper)", pixel_std=std)(network, TRAIN) for std in (0.01, 1.0))
     assert not torch.allclose(average([coarse])(flat), average([fine])(flat), atol=1e-3)
+
+
+def test_statistics_in_a_file_are_measured_once_for_the_same_images_and_as_many_members(tmp_path: Path) -> None:
+    networks, file = [SmallBatchNormNet(seed) for seed in range(3)], tmp_path / "statistics"
+    found = predictor(METHODS[DEFAULT], networks, TRAIN, path=file)(TEST)
+    before = file.stat().st_mtime_ns
+    assert torch.equal(predictor(METHODS[DEFAULT], networks, TRAIN, path=file)(TEST), found)
+    assert file.stat().st_mtime_ns == before
+    for members, batches in ((networks[:2], TRAIN), (networks[:2], TRAIN[:2])):
+        expected = predictor(METHODS[DEFAULT], members, batches)(TEST)
+        assert_close(predictor(METHODS[DEFAULT], members, batches, path=file)(TEST), expected, atol=1e-5, rtol=0)
+        assert file.stat().st_mtime_ns > before
+        before = file.stat().st_mtime_ns
+
+
+def test_a_posterior_that_knows_its_network_is_taken_as_it_is() -> None:
+    architecture = Architecture("mlp", {"inputs": 3 * 8 * 8, "hidden": (4,), "classes": 5})
+    draws = Posterior.of([params_of(architecture.build()) for _ in range(3)], architecture=architecture)
+    for name in ("plain", DEFAULT):
+        expected = predictor(METHODS[name], list(draws.models()), TRAIN)(TEST)
+        assert_close(predictor(METHODS[name], draws, TRAIN)(TEST), expected, atol=1e-6, rtol=0)

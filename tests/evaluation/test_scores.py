@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftmatch.errors import FileFormatError, InputError
-from shiftmatch.evaluation.scores import Key, Score, Scores
+from shiftmatch.evaluation.scores import Key, Score, Scores, unpack_correct
 from shiftmatch.metrics.uncertainty import mean_standard_error, paired_difference
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1)
@@ -188,3 +188,23 @@ def test_a_table_is_not_written_over_what_lies_beside_it(tmp_path: Path, name: s
     with pytest.raises(InputError, match=r"scores\.csv"):
         Scores([score()], {"seed": 0}).save(tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "Expecting"), ("[3]", "it holds \\[3\\]"), ("[" * 100_000, "recursion")]
+)
+def test_a_damaged_note_of_how_scores_were_made_is_named(tmp_path: Path, text: str, said: str) -> None:
+    Scores([score()], {"seed": 0}).save(tmp_path / "scores.csv")
+    (tmp_path / "scores.json").write_text(text)
+    with pytest.raises(
+        FileFormatError, match=rf"scores\.json does not say how its scores were made.*{said}.*Remove it"
+    ):
+        Scores.load(tmp_path / "scores.csv")
+
+
+def test_correctness_of_more_images_than_there_are_bits_is_refused() -> None:
+    bits = np.packbits(np.array([True, False, True]))
+    assert unpack_correct(bits, 3).tolist() == [True, False, True]
+    for count in (9, -1):
+        with pytest.raises(ValueError, match=f"{count} images in 1 bytes"):
+            unpack_correct(bits, count)

@@ -136,3 +136,38 @@ def test_a_released_network_and_real_images() -> None:
     assert sm.diagnose(network, statistics, normalised(pixels)).kind == "none"
     noisy = (pixels + 20 * torch.randn(pixels.shape, generator=torch.Generator().manual_seed(0))).clamp(0, 255)
     assert sm.diagnose(network, statistics, normalised(noisy)).kind == "noise"
+
+
+def test_features_that_shift_where_images_do_not_are_something_unknown(statistics: sm.Statistics) -> None:
+    torch.manual_seed(1)
+    other = InPlaceNet().double().eval()
+    found = sm.diagnose(other, statistics, smooth(100, 7), check_weights=False)
+    assert found.shifted
+    assert "the images look as usual, the network's features do not" in found.sentence
+    assert "input" not in found.worst
+
+
+def test_a_network_that_gives_no_logits_is_diagnosed_by_its_features_alone() -> None:
+    class Described(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.act = nn.Conv2d(3, 4, 3), nn.ReLU()
+
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"features": self.act(self.conv(x))}
+
+    net = Described().double().eval()
+    statistics = sm.fit(net, smooth(500, 0), progress=False)
+    found = sm.diagnose(net, statistics, smooth(100, 7) + 1.0)
+    assert (found.kind, found.shares) == ("brightness", {})
+    assert not sm.diagnose(net, statistics, smooth(100, 7)).shifted
+
+
+def test_a_diagnosis_is_printed_with_its_sites(
+    net: nn.Module, statistics: sm.Statistics, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = sm.diagnose(net, statistics, smooth(100, 7))
+    found.describe()
+    shown = capsys.readouterr().out
+    assert found.sentence in shown
+    assert all(name in shown for name in statistics)

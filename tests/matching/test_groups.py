@@ -58,3 +58,10 @@ def test_inputs_by_keyword_and_other_sizes(net: InPlaceNet, statistics: sm.Stati
     assert torch.equal(robust(x=mixed), robust(mixed))
     with pytest.warns(sm.errors.OtherSizeWarning):
         assert robust(maps(30, 3, 10, 10)).shape == (30, 5)
+
+
+def test_images_that_are_not_finite_are_not_divided(mixed: Tensor) -> None:
+    train = measure_fingerprint(maps(400, 3, 8, 8))
+    assert train is not None
+    mixed[5, 0, 0, 0] = float("nan")
+    assert [group.tolist() for group in find_groups(mixed, train)] == [list(range(90))]

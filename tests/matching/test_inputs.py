@@ -15,6 +15,7 @@ from transformers import BatchFeature, ViTConfig, ViTForImageClassification
 
 import shiftmatch as sm
 from shiftmatch.errors import InputError
+from shiftmatch.matching.inputs import logits_of
 
 
 @pytest.fixture
@@ -120,3 +121,12 @@ def test_streamed_data_without_a_length(net: nn.Module, x: Tensor) -> None:
     whole = sm.fit(net, x.split(50), progress=False)
     assert streamed.images == 120
     assert_close(streamed.tensors(torch.float64), whole.tensors(torch.float64))
+
+
+def test_logits_are_found_in_what_networks_return() -> None:
+    logits = torch.randn(2, 3)
+    for output in (logits, {"logits": logits, "loss": None}, (logits, "features"), [logits]):
+        assert logits_of(output) is logits
+    for other in ({"scores": logits}, (), "logits", None):
+        with pytest.raises(InputError, match=f"Expected logits.*got a {type(other).__name__}"):
+            logits_of(other)

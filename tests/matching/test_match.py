@@ -421,3 +421,17 @@ def test_names_are_what_they_are_called() -> None:
     assert set(sm.__all__) <= set(dir(sm))
     assert isinstance(sm.sites, FunctionType)
     assert find_spec("shiftmatch.sites") is None
+
+
+def test_names_and_structures_that_there_are_not_are_refused() -> None:
+    net, x = GroupNormNet(), torch.randn(20, 3, 8, 8)
+    with pytest.raises(InputError, match="no preset 'papper'; choose one of default, paper, or pass a Preset"):
+        sm.fit(net, x, preset="papper", progress=False)
+    with pytest.raises(InputError, match=r"covariance is a structure such as shiftmatch\.Spectrum\(\); got"):
+        sm.fit(net, x, covariance=int, progress=False)
+
+
+def test_strength_is_decided_by_one_process_only() -> None:
+    net, x = GroupNormNet(), torch.randn(20, 3, 8, 8)
+    with pytest.raises(InputError, match="use 'full' across processes"):
+        sm.match(net, sm.fit(net, x, progress=False), strength="auto", across_processes=True)  # type: ignore[call-overload]

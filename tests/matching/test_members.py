@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,26 @@ def test_twenty_matched_draws_take_at_most_half_more_memory_than_one(tmp_path: P
         taken[draws] = printed_memory(MEMORY, posterior, statistics)
     assert taken[1] > 3000, "one draw alone has three million bytes"
     assert taken[20] < 1.5 * taken[1], taken
+
+
+def test_a_file_that_speaks_of_other_members_than_it_holds_is_refused(
+    members: list[nn.Module], train: Tensor, tmp_path: Path
+) -> None:
+    fit_members(members, train, tmp_path / "stats")
+    content = (tmp_path / "stats").read_bytes()
+    assert content.count(b'\\"count\\": 3') == 1
+    (tmp_path / "stats").write_bytes(content.replace(b'\\"count\\": 3', b'\\"count\\": 4'))
+    with pytest.raises(FileFormatError, match="speaks of 4 members, but holds 3"):
+        load_members(tmp_path / "stats")
+
+
+def test_matched_members_are_sent_to_other_processes_without_what_was_built(
+    members: list[nn.Module], train: Tensor, tmp_path: Path
+) -> None:
+    matched = match_members(members, fit_members(members, train, tmp_path / "stats"))
+    before = len(pickle.dumps(matched))
+    expected = average(matched)(train + 1)
+    assert matched[0] is matched[0], "built once"
+    sent = pickle.dumps(matched)
+    assert len(sent) == before
+    assert torch.equal(average(pickle.loads(sent))(train + 1), expected)

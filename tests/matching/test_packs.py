@@ -12,7 +12,7 @@ import torch
 from made_matched import corrupted, images, small_network
 
 import shiftmatch as sm
-from shiftmatch.errors import DataNotFoundError, StatisticsMismatchError
+from shiftmatch.errors import DataNotFoundError, ShiftMatchError, StatisticsMismatchError
 from shiftmatch.matching import packs
 from shiftmatch.matching.packs import check_protocol
 
@@ -103,3 +103,23 @@ def test_another_preprocessing_is_refused_by_name() -> None:
         check_protocol(fitted, imagenet)
     with pytest.raises(StatisticsMismatchError, match="interpolation"):
         check_protocol(fitted, {"interpolation": "bicubic"})
+
+
+def test_a_folder_without_statistics_and_a_hub_that_has_none_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataNotFoundError, match=r"is no pack of statistics: it has no file statistics\.safetensors"):
+        sm.Statistics.from_pretrained(tmp_path)
+
+    def refuse(repository: str, name: str) -> str:
+        raise OSError(f"404 for {repository}/{name}")
+
+    monkeypatch.setattr(packs, "_hub", lambda: SimpleNamespace(hf_hub_download=refuse))
+    with pytest.raises(DataNotFoundError, match=r"no folder me/net, and the Hub gave none: 404 for me/net/stat"):
+        sm.Statistics.from_pretrained("me/net")
+
+
+def test_without_the_package_of_the_hub_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # an import that fails
+    with pytest.raises(ShiftMatchError, match=r"pip install 'shiftmatch\[hub\]'"):
+        sm.Statistics.from_pretrained("me/net")

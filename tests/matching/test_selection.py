@@ -11,7 +11,7 @@ from networks import (
     SharedNet,
     TwoInputNet,
 )
-from torch import nn
+from torch import Tensor, nn
 
 import shiftmatch as sm
 from shiftmatch import models
@@ -100,3 +100,21 @@ def test_looking_leaves_no_trace() -> None:
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert all(module.training for module in net.modules())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+
+
+class DenseGateNet(nn.Module):
+    """Squeeze and excitation with dense layers, whose gate is reshaped to the features, as in the first of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.squeeze, self.excite = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 2), nn.Linear(2, 8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv(x))
+        gate = torch.sigmoid(self.excite(torch.relu(self.squeeze(x.mean((2, 3))))))
+        return torch.as_tensor(self.head((x * gate.view(len(x), 8, 1, 1)).mean((2, 3))))
+
+
+def test_the_layers_of_a_gate_are_no_sites_also_where_it_is_reshaped() -> None:
+    assert sm.sites(DenseGateNet(), IMAGES).names == ["input", "conv"]

@@ -159,3 +159,21 @@ def test_covariances_and_sites_that_differ_do_not_merge(net: InPlaceNet) -> None
     with pytest.raises(StatisticsMismatchError, match="same sites"):
         spectrum + sm.fit(net, x, sites=["input"], progress=False)
     assert list(spectrum + sm.fit(net, x, progress=False)) == list(spectrum)
+
+
+def test_a_covariance_that_is_not_known_here_is_named(
+    net: InPlaceNet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sm.fit(net, maps(50, 3, 4, 5), covariance=sm.ChannelJoint, progress=False).save(tmp_path / "net")
+    monkeypatch.delitem(STRUCTURES, "ChannelJoint")
+    with pytest.raises(FileFormatError, match=r"'ChannelJoint', which is not known here.*register_covariance"):
+        sm.Statistics.load(tmp_path / "net")
+
+
+def test_statistics_are_described_as_a_table(statistics: sm.Statistics, capsys: pytest.CaptureFixture[str]) -> None:
+    statistics.describe()
+    head, columns, _, *rows = capsys.readouterr().out.splitlines()
+    assert head == f"{len(statistics)} sites, 400 images, BatchNorm: eval"
+    assert columns.split() == ["site", "covariance", "shape", "numbers"]
+    assert [row.split()[0] for row in rows] == list(statistics)
+    assert rows[0].split() == ["input", "Spectrum", "3", "×", "8", "×", "8", str(2 * 3 * 8 * 8)]

@@ -72,3 +72,9 @@ def test_channels_last_maps_are_found_out() -> None:
 
 def test_shortcut_projections_are_left_out() -> None:
     assert not any("shortcut" in name for name in sm.sites(resnet(), torch.randn(2, 3, 32, 32)).names)
+
+
+def test_the_table_of_sites_says_how_tokens_are_read() -> None:
+    shown = str(sm.sites(vit(), torch.randn(2, 3, 32, 32)))
+    assert "16 channels of 4 × 4 + 1 apart" in shown
+    assert "3 channels of 32 × 32" in shown

@@ -4,11 +4,14 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+import torch
 from made_scores import METHODS, everything, table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from torch import nn
 
+import shiftmatch as sm
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.metrics.uncertainty import wilson_interval
@@ -119,3 +122,11 @@ def test_what_cannot_be_drawn_is_an_error_that_says_what_to_do() -> None:
         figures.reliability_diagram(table({"plain": {"fog": 0.5}}))
     with pytest.raises(InputError, match="no shifts"):
         figures.layer_shift(table({"plain": {"fog": 0.5}}))
+
+
+def test_features_without_rows_and_columns_have_no_spectra_to_draw() -> None:
+    net = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    x = torch.randn(300, 6, generator=torch.Generator().manual_seed(0))
+    found = sm.diagnose(net, sm.fit(net, x[:200], progress=False), x[200:])
+    with pytest.raises(InputError, match="No site of this diagnosis has a spectrum"):
+        figures.spectra(found)

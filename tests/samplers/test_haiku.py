@@ -279,3 +279,46 @@ def test_real_haiku_gives_the_same_logits(tmp_path: Path) -> None:
     model = import_hmc([file], Architecture("lenet")).models()[0]
     logits = model(torch.from_numpy(x).permute(0, 3, 1, 2)).detach().numpy()
     np.testing.assert_allclose(logits, np.asarray(network.apply(params, x)), atol=1e-5)
+
+
+def test_draws_that_were_all_rejected_are_no_posterior(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"model_step_{step}.pt", lenet_tree(step), accepted=False) for step in (1, 2)]
+    with pytest.raises(InputError, match="None of the 2 files holds an accepted draw"):
+        import_hmc(files, Architecture("lenet"))
+
+
+def test_leaves_with_other_axes_or_chains_than_the_network_and_each_other_are_refused(tmp_path: Path) -> None:
+    tree = lenet_tree(0)
+    tree["linear"]["w"] = tree["linear"]["w"][None, None]
+    with pytest.raises(InputError, match="linear/w has 3 axes; this network needs 2"):
+        import_hmc([write(tmp_path / "model_step_1.pt", tree)], Architecture("lenet"))
+    tree = {module: {leaf: np.stack([x] * 3) for leaf, x in leaves.items()} for module, leaves in lenet_tree(0).items()}
+    tree["linear"]["b"] = tree["linear"]["b"][:2]
+    with pytest.raises(FileFormatError, match=r"different numbers of chains: \[2, 3\]"):
+        import_hmc([write(tmp_path / "model_step_2.pt", tree)], Architecture("lenet"))
+
+
+@pytest.mark.parametrize("params", [{"linear": 3}, {"linear": {"w": [1.0]}}, {3: {"w": np.zeros(2)}}])
+def test_parameters_that_are_no_arrays_by_name_are_refused(tmp_path: Path, params: Any) -> None:
+    file = tmp_path / "state-0.pkl"
+    file.write_bytes(pickle.dumps({"params": params}))
+    with pytest.raises(FileFormatError, match="its 'params' are no arrays by name"):
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize("array", [np.array(["words"]), np.array([1j]), np.array([{"a": 1}], dtype=object)])
+def test_arrays_of_other_things_than_numbers_are_refused(tmp_path: Path, array: NDArray[Any]) -> None:
+    file = tmp_path / "state-0.pkl"
+    file.write_bytes(pickle.dumps({"params": {"linear": {"w": array}}}))
+    with pytest.raises(FileFormatError, match="nothing in it was run: it holds an array of"):
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize("kind", [">f4", "<f8", "i2", "?"])
+def test_numbers_keep_their_values_whatever_their_type_and_order(tmp_path: Path, kind: str) -> None:
+    numbers = np.asfortranarray(np.arange(6).reshape(2, 3)).astype(kind)
+    file = tmp_path / "state-0.pkl"
+    file.write_bytes(pickle.dumps({"params": {"linear": {"w": numbers}}, "step": numbers[1, 2]}))
+    content = read_checkpoint(file)
+    np.testing.assert_array_equal(content["params"]["linear"]["w"], numbers)
+    assert content["step"] == numbers[1, 2]

@@ -9,7 +9,8 @@ from torch import nn
 
 from shiftmatch.errors import FileFormatError, InputError
 from shiftmatch.models import Architecture
-from shiftmatch.samplers.posterior import Posterior, params_of
+from shiftmatch.samplers.posterior import KIND, Posterior, params_of
+from shiftmatch.utils.tensor_files import save_tensors
 
 TINY = Architecture("mlp", {"inputs": 4, "hidden": (3,), "classes": 2})
 
@@ -113,3 +114,11 @@ def test_members_can_be_sent_to_other_processes() -> None:
     assert len(sent) == 3
     for ours, theirs in zip(members, sent, strict=True):
         assert torch.equal(ours(images), theirs(images))
+
+
+@pytest.mark.parametrize("chains", [[2, 2], [-1, 4], [3.0], ["3"]])
+def test_chains_that_do_not_add_up_to_the_draws_are_refused(tmp_path: Path, chains: list[object]) -> None:
+    header: dict[str, object] = {"chains": chains, "architecture": None, "info": {}}
+    save_tensors(tmp_path / "f", {"w": torch.zeros(3, 2)}, kind=KIND, version=1, header=header)
+    with pytest.raises(FileFormatError, match="speaks of chains of"):
+        Posterior.load(tmp_path / "f")

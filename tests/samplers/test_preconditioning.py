@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from shiftmatch.samplers.density import log_posterior
 from shiftmatch.samplers.hmc import hmc
 from shiftmatch.samplers.posterior import inner, params_of, standard_normal
-from shiftmatch.samplers.preconditioning import fisher_scales, layer_fisher
+from shiftmatch.samplers.preconditioning import _by_layer, _by_parameter, fisher_scales, layer_fisher
 from shiftmatch.samplers.sampling import sample
 
 
@@ -71,3 +71,35 @@ def test_a_parameter_that_is_one_number_has_a_scale_of_its_own() -> None:
     moved = layer_fisher(density, [params], torch.Generator(), precision=4.0).apply(params)
     assert {name: x.shape for name, x in moved.items()} == {name: x.shape for name, x in params.items()}
     assert 0 < moved["scale"] <= 1  # 2 / √(4 + F)
+
+
+def test_the_inputs_own_prior_shortens_the_steps_along_what_it_fixes() -> None:
+    """Without data the map is Λ^{-1/2}: for Λ = precision + that of the inputs, the bias having the first alone."""
+    model = nn.Linear(3, 2)
+    density = log_posterior(model, (torch.zeros(1, 3), torch.zeros(1, dtype=torch.long)))
+    params, prior = params_of(model), torch.diag(torch.tensor([3.0, 8.0, 15.0]))
+    linear = layer_fisher(density, [params], torch.Generator(), precision=1.0, input_precision={"weight": prior})
+    ones = {"weight": torch.eye(3)[:2], "bias": torch.zeros(2)}
+    moved = linear.apply(linear.transpose(ones))["weight"]  # T Tᵀ does not depend on the order of the eigenvectors
+    torch.testing.assert_close(moved, torch.diag(1 / torch.tensor([4.0, 9.0, 16.0]))[:2], rtol=1e-5, atol=1e-6)
+
+
+def test_networks_with_all_kinds_of_parameters_are_taken_apart_and_put_together() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4)
+            self.head, self.temperature = nn.Linear(4, 2), nn.Parameter(torch.tensor(1.5))
+
+    params = params_of(Mixed())
+    layers = dict(_by_layer(params))
+    assert {name: tuple(matrix.shape) for name, matrix in layers.items()} == {
+        "conv.weight": (4, 27),
+        "norm.weight": (4, 1),
+        "norm.bias": (4, 1),
+        "head.weight": (2, 5),
+        "temperature": (1, 1),
+    }
+    back = _by_parameter(layers, params)
+    assert list(back) == list(params)
+    assert all(torch.equal(back[name], value) for name, value in params.items())

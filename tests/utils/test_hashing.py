@@ -201,3 +201,21 @@ def test_it_is_the_same_in_another_process() -> None:
 
 def member(word: str) -> bool:
     return word in {"noise", "blur", "weather", "digital"}
+
+
+def test_a_method_is_told_by_its_object_and_its_code() -> None:
+    class Predictor(Scale):
+        def predict(self, x: Tensor) -> Tensor:
+            return x * self.factor
+
+        def other(self, x: Tensor) -> Tensor:
+            return x + self.factor
+
+    hashes = [content_hash(made) for made in (Predictor(2.0).predict, Predictor(3.0).predict, Predictor(2.0).other)]
+    assert len(set(hashes)) == 3
+    assert content_hash(Predictor(2.0).predict) == hashes[0]
+
+
+def test_modules_are_told_by_their_names() -> None:
+    assert content_hash(os) == content_hash(os)
+    assert content_hash(os) != content_hash(sys)

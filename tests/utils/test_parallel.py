@@ -89,7 +89,8 @@ def test_an_interrupt_while_gradients_are_switched_off_leaves_them_on(
 
 
 SCRIPT = """
-import multiprocessing, time
+import multiprocessing, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
 from shiftmatch.utils.parallel import mapping
 with mapping(2) as run:
     list(run(abs, range(WARM)))
@@ -148,10 +149,28 @@ def test_an_interrupt_ends_the_workers_and_is_told_once() -> None:
         workers = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(workers) == 2
         os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
-        _, said = parent.communicate(timeout=300)
+        try:
+            _, said = parent.communicate(timeout=300)
+        finally:
+            parent.kill()  # else leaving the block would wait for ever
     assert parent.returncode
     assert said.count(b"Traceback") == said.count(b"KeyboardInterrupt") == 1
     assert not any(map(alive, workers))
+
+
+@pytest.mark.slow
+def test_workers_can_be_started_from_any_thread_and_leave_its_interrupts_alone() -> None:
+    """As servers and notebooks do: only the main thread may set what an interrupt does."""
+
+    def work() -> list[tuple[int, int]]:
+        with mapping(2, 10) as run:
+            return list(run(divmod, [3, 4]))
+
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() == [(3, 1), (2, 2)]
+    assert work() == [(3, 1), (2, 2)]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 PAGE_FAULTS = """

@@ -37,8 +37,7 @@ from shiftmatch.matching.matched import load
 from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.matching.memory import StreamModel
 from shiftmatch.matching.presets import Preset, paper
-from shiftmatch.matching.selection import sites
-from shiftmatch.matching.site import Layout, Site, Sites
+from shiftmatch.matching.sites import Layout, Site, Sites, sites
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.stream import AutoStreamModel, stream
 from shiftmatch.matching.strength import AutoMatchedModel

@@ -15,7 +15,7 @@ from shiftmatch.matching.instrument import counting_calls, instrument, needs_cal
 from shiftmatch.matching.maps import ChannelMap, ImageMap, SpectralMap, batchnorm_before, is_untouched, map_of
 from shiftmatch.matching.match import MatchedModel
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
-from shiftmatch.matching.site import Site
+from shiftmatch.matching.sites import Site
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.parallel import restoring_grad_mode
 

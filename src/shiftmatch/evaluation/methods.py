@@ -33,7 +33,7 @@ from shiftmatch.matching.batchnorm import adapt_batchnorm, has_source_statistics
 from shiftmatch.matching.match import fit
 from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.matching.presets import paper
-from shiftmatch.matching.selection import Place, sites
+from shiftmatch.matching.sites import Place, sites
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import twin_of
 from shiftmatch.samplers.posterior import Posterior

@@ -14,7 +14,7 @@ from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
 from shiftmatch.matching.inputs import Inputs, check_images, logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import check_shapes, require_weights
-from shiftmatch.matching.site import table
+from shiftmatch.matching.sites import table
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.utils.parallel import restoring_grad_mode
 

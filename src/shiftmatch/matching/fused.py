@@ -21,7 +21,7 @@ from shiftmatch.errors import ShiftMatchError
 from shiftmatch.matching.instrument import submodule
 from shiftmatch.matching.maps import batchnorm_at, channel_affine
 from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
-from shiftmatch.matching.site import Site
+from shiftmatch.matching.sites import Site
 
 LARGE = 256 << 20
 """Bytes of features from which on they are overwritten; below, memory is not what matters."""

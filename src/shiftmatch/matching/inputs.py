@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
-from shiftmatch.matching.site import INPUT
+
+INPUT = "input"
+"""The site of the network's own input; with several inputs, `input[argument]`."""
 
 LABELS = ("label", "labels", "target", "targets")
 """What collators call the labels in a dictionary."""

@@ -12,7 +12,7 @@ from shiftmatch.core.covariance import ChannelMoments, Spectrum
 from shiftmatch.core.spectrum import ChannelAffine, GainAndOffset, apply
 from shiftmatch.core.views import Target
 from shiftmatch.matching.instrument import submodule
-from shiftmatch.matching.site import Site
+from shiftmatch.matching.sites import Site
 
 MAX_DENSE_SIZE = 64
 """Maps of at most so many positions are transformed by one matrix product; larger ones axis by axis."""

@@ -14,15 +14,14 @@ from shiftmatch.core.distance import measure_fingerprint
 from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
 from shiftmatch.matching.classes import ClassMoments, class_probabilities, image_moments
 from shiftmatch.matching.distributed import add_over_processes
-from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_images
+from shiftmatch.matching.inputs import BATCH_SIZE, INPUT, Inputs, batches_of, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.matcher import without_autocast
 from shiftmatch.matching.observed import PlainModel
 from shiftmatch.matching.presets import Preset, preset_named
-from shiftmatch.matching.selection import Choice
-from shiftmatch.matching.selection import sites as find_sites
-from shiftmatch.matching.site import INPUT, Site, Sites
+from shiftmatch.matching.sites import Choice, Site, Sites
+from shiftmatch.matching.sites import sites as find_sites
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.utils.hashing import weight_hashes

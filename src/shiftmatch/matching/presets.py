@@ -6,7 +6,7 @@ from shiftmatch.core.covariance import Covariance, SpatialKronecker, Spectrum
 from shiftmatch.core.linalg import EigenvalueFloor, Regularisation
 from shiftmatch.errors import InputError
 from shiftmatch.matching.batchnorm import BatchNormMode
-from shiftmatch.matching.site import Site
+from shiftmatch.matching.sites import Site
 
 
 @dataclass(frozen=True)

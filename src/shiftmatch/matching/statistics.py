@@ -20,7 +20,7 @@ from shiftmatch.errors import FileFormatError, StatisticsMismatchError
 from shiftmatch.matching.batchnorm import BatchNormMode
 from shiftmatch.matching.classes import MAX_CLASSES, ClassMoments, with_shares
 from shiftmatch.matching.packs import find_pack, push_pack, save_pack
-from shiftmatch.matching.site import Layout, Site, table
+from shiftmatch.matching.sites import Layout, Site, table
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 

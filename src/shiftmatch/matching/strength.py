@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from shiftmatch.matching.classes import TINY, class_shares, divergence, evidence, extrapolated
 from shiftmatch.matching.decision import Candidate, Decision, decide, mean_entropy
 from shiftmatch.matching.groups import find_groups
-from shiftmatch.matching.inputs import Inputs, logits_of
+from shiftmatch.matching.inputs import INPUT, Inputs, logits_of
 from shiftmatch.matching.instrument import without_sites
 from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.observed import Observed, PlainModel, observable, observed
-from shiftmatch.matching.site import INPUT
 from shiftmatch.matching.statistics import Statistics
 
 PLAIN, MOMENTS, SPECTRUM = "plain", "channel moments", "spectrum"

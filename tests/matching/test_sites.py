@@ -71,6 +71,11 @@ def test_another_place_is_refused() -> None:
         sm.sites(InPlaceNet(), IMAGES, at="activation")
 
 
+def test_an_example_without_images_is_refused() -> None:
+    with pytest.raises(InputError, match="at least one image"):
+        sm.sites(InPlaceNet(), IMAGES[:0])
+
+
 def test_choosing_by_pattern_type_and_function() -> None:
     net = InPlaceNet()
     assert sm.sites(net, IMAGES, "block.*").names == ["block.bn1", "block.bn2"]

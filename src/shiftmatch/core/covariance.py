@@ -13,24 +13,6 @@ from shiftmatch.core.views import Target, View, measure_views, target_of, transp
 from shiftmatch.errors import InputError
 from shiftmatch.shapes import Features, Size
 
-__all__ = [
-    "CHANNEL",
-    "STRUCTURES",
-    "ChannelCovariance",
-    "ChannelJoint",
-    "ChannelMoments",
-    "Covariance",
-    "Dense",
-    "Kronecker",
-    "Prior",
-    "SpatialFull",
-    "SpatialKronecker",
-    "Spectrum",
-    "ViewCovariance",
-    "covariance_named",
-    "register_covariance",
-]
-
 C = TypeVar("C")
 
 CHANNEL = 1  # axis 0 of features (b c *spatial) holds the images, axis 1 the channels, the rest is space
@@ -62,11 +44,15 @@ class Covariance(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class ViewCovariance:
     """Base of the structures that are whitened and recoloured as matrices, view by view.
 
-    A structure says which `views` features have; with `one_shot` all are measured on the same features, rather than
-    each on what the one before has matched.
+    A structure says which `views` features have. Each view is measured on what the one before has matched; with
+    `one_shot` all are measured on the same features.
+
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
 
     >>> class Rows(ViewCovariance):
     ...     def views(self, dimensions):
@@ -75,7 +61,7 @@ class ViewCovariance:
     (View(along=(2,), group=(1,), columns=()),)
     """
 
-    regularisation: Regularisation
+    regularisation: Regularisation = field(default_factory=Regularisation)
     one_shot: ClassVar[bool] = False
     prior: ClassVar[Prior] = Prior(0.0, 0.0)
 
@@ -102,6 +88,7 @@ class ViewCovariance:
 
 
 _DENSE = (View(along=(CHANNEL,)),)
+"""The view of features without space."""
 
 
 def _space(ndim: int) -> range:
@@ -122,8 +109,6 @@ class SpatialKronecker(ViewCovariance):
     (View(along=(2,), group=(1,), columns=()), View(along=(3,), group=(1,), columns=()))
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return tuple(View(along=(axis,), group=(CHANNEL,)) for axis in _space(ndim)) or _DENSE
 
@@ -140,7 +125,6 @@ class Kronecker(ViewCovariance):
     (View(along=(2,), group=(1,), columns=(3,)), View(along=(3,), group=(1,), columns=(2,)))
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
     one_shot: ClassVar[bool] = True
 
     def views(self, ndim: int) -> tuple[View, ...]:
@@ -161,8 +145,6 @@ class SpatialFull(ViewCovariance):
     (View(along=(2, 3), group=(1,), columns=()),)
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return (View(along=tuple(_space(ndim)), group=(CHANNEL,)),) if _space(ndim) else _DENSE
 
@@ -178,8 +160,6 @@ class ChannelJoint(ViewCovariance):
     >>> ChannelJoint().views(4)
     (View(along=(2,), group=(), columns=(1,)), View(along=(3,), group=(), columns=(1,)))
     """
-
-    regularisation: Regularisation = field(default_factory=Regularisation)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         return tuple(View(along=(axis,), columns=(CHANNEL,)) for axis in _space(ndim)) or _DENSE
@@ -197,8 +177,6 @@ class ChannelCovariance(ViewCovariance):
     (View(along=(1,), group=(), columns=()),)
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return _DENSE
 
@@ -215,13 +193,13 @@ class Dense(ViewCovariance):
     (View(along=(1, 2, 3), group=(), columns=()),)
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return (View(along=tuple(range(CHANNEL, ndim))),)
 
 
-STRUCTURES: dict[str, type[Any]] = {}
+_BUILT_IN = (Spectrum, ChannelMoments, SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelCovariance, Dense)
+
+STRUCTURES: dict[str, type[Any]] = {structure.__name__: structure for structure in _BUILT_IN}
 """Structures by name, as files and the command line call them."""
 
 
@@ -236,13 +214,6 @@ def register_covariance(structure: type[C]) -> type[C]:
     """
     STRUCTURES[structure.__name__] = structure
     return structure
-
-
-for _structure in (
-    *(Spectrum, ChannelMoments, SpatialKronecker, Kronecker),
-    *(SpatialFull, ChannelJoint, ChannelCovariance, Dense),
-):
-    register_covariance(_structure)
 
 
 def covariance_named(name: str) -> Covariance:

@@ -1,16 +1,17 @@
-"""How far apart two sets of features are, and how far sampling error would take them; the fingerprint of one image."""
+"""How far apart two sets of features are, and how far sampling error would take them."""
 
 from math import hypot, inf
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.core.basis import DCT
+from shiftmatch.core.fingerprint import band_masks, radius_of
 from shiftmatch.core.linalg import EigenvalueFloor, sym_power
-from shiftmatch.core.moments import Moments, to_float64
-from shiftmatch.core.views import NOT_FINITE, chunks, compute_dtype
+from shiftmatch.core.moments import NOT_FINITE, Moments, to_float64
+from shiftmatch.core.views import chunks, compute_dtype
 from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Features
 
@@ -25,15 +26,6 @@ LIMIT_SCORE = 4.5
 
 NEGLIGIBLE = 1e-6
 """The limit where images do not vary at all."""
-
-BANDS = 6
-"""Bands of frequency, each half an octave wide; the first takes all frequencies below, the last all above."""
-
-ENERGY_FLOOR = 1e-4
-"""Added to energies, so that an empty band has a logarithm: about the rounding of pixels, in standardised inputs."""
-
-MAX_CHANNELS = 16
-"""Inputs with more channels have no fingerprint kept: its covariance would outgrow what it is for."""
 
 
 def shift(test: Moments, train: Moments) -> float:
@@ -204,46 +196,3 @@ def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], trust: fl
     score = ((moved.square().sum() / expected) ** (1 / 3) - (1 - width.square())) / width
     limit = expected * (1 - width.square() + LIMIT_SCORE * width) ** 3
     return Distance(value, float((limit / len(moved)).sqrt()), float(score))
-
-
-def fingerprint(images: Features) -> Float[Tensor, "b d"]:
-    """Per channel, the log of the mean energy in each band of frequency; then the channels' means.
-
-    Each image has its own: log(ε + mean over the band of z²) with z its cosine transform. Three channels give 21
-    numbers. Features without space have means alone.
-
-    >>> fingerprint(torch.randn(5, 3, 8, 8)).shape
-    torch.Size([5, 21])
-    """
-    x, space = images.detach().to(compute_dtype(images)), images.shape[2:]
-    if not space:
-        return x
-    basis = DCT()
-    z = basis.forward(x, [matrix.to(x.device, x.dtype) for matrix in basis.matrices(space)]).flatten(2)
-    weights = band_masks(tuple(space)).to(z.device, z.dtype)
-    energy = z.square() @ (weights / weights.sum(-1, keepdim=True).clamp_min(1)).mT
-    return torch.cat([(energy + ENERGY_FLOOR).log().flatten(1), z[..., 0] / z.shape[-1] ** 0.5], dim=-1)
-
-
-def band_masks(space: tuple[int, ...], bands: int = BANDS) -> Bool[Tensor, "band frequency"]:
-    """Which frequencies of the cosine transform are in which band; the zero frequency is in none.
-
-    >>> band_masks((8, 8)).sum(-1)
-    tensor([ 2,  1,  4,  7, 15, 34])
-    """
-    radius = radius_of(space)
-    edges = 2 ** (0.5 * (torch.arange(1, bands) - bands))
-    return (torch.bucketize(radius, edges, right=True) == torch.arange(bands)[:, None]) & (radius > 0)
-
-
-def radius_of(space: tuple[int, ...]) -> Float[Tensor, "frequency"]:
-    """How fine every frequency is: 1 along an axis is half a cycle per pixel."""
-    grids = torch.meshgrid(*(torch.arange(side) / side for side in space), indexing="ij")
-    return torch.stack([grid.flatten() for grid in grids]).square().sum(0).sqrt()
-
-
-def measure_fingerprint(images: Features) -> Moments | None:
-    """Mean and covariance of the fingerprints of images; nothing for inputs that are not images."""
-    if images.ndim < 3 or images.shape[1] > MAX_CHANNELS:
-        return None
-    return Moments.of(fingerprint(images).mT[:, None]).to("cpu")

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.core.basis import dct_matrix
-from shiftmatch.core.moments import CONSTANT_RTOL
-from shiftmatch.core.views import NOT_FINITE, Target
+from shiftmatch.core.moments import CONSTANT_RTOL, NOT_FINITE
+from shiftmatch.core.views import Target
 from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Images
 

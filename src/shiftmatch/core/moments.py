@@ -1,15 +1,21 @@
 """Moments: what is kept of features, so that they can be streamed, merged and stored."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Count
 
 CONSTANT_RTOL = 1e-6
 """A group whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
+
+NOT_FINITE = "the features hold NaN or infinite values, so nothing can be measured; look at the input."
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +77,14 @@ class Moments:
         return Moments(count, mean, self.scatter + other.scatter + between)
 
 
+class BatchMoments(NamedTuple):
+    """Mean and variance of every coefficient of a batch: c channels of f coefficients, f = 1 without space."""
+
+    mean: Tensor  # c f, complex in the Fourier basis
+    variance: Float[Tensor, "c f"]
+    images: Count
+
+
 def shrink(test: Moments, train: Moments, shrinkage: float | Tensor) -> Moments:
     """Test moments pulled toward the training moments: 0 leaves them alone, 1 gives the training moments."""
     if isinstance(shrinkage, float) and shrinkage == 0:
@@ -106,3 +120,32 @@ def to_float64(x: Tensor, device: torch.device | str | None = None) -> Tensor:
     """In double precision on a device, or on the CPU for a device that has none."""
     device = torch.device(device or x.device)
     return x.detach().to("cpu" if device.type == "mps" else device, torch.float64)
+
+
+def merge(a: BatchMoments, b: BatchMoments) -> BatchMoments:
+    """The moments of two batches as one."""
+    share, delta = b.images / (a.images + b.images), b.mean - a.mean
+    variance = a.variance + share * (b.variance - a.variance) + share * (1 - share) * abs_square(delta)
+    return BatchMoments(a.mean + share * delta, variance, a.images + b.images)
+
+
+def affinely(test: BatchMoments, scale: Tensor, shift: Tensor, unit: Tensor | float) -> BatchMoments:
+    """The moments of scale · x + shift; `unit` has the coefficients of a map of ones."""
+    return BatchMoments(scale * test.mean + shift * unit, scale.square() * test.variance, test.images)
+
+
+def abs_square(z: Tensor) -> Tensor:
+    """|z|², coordinate by coordinate."""
+    return torch.view_as_real(z).square().sum(-1) if z.is_complex() else z.square()
+
+
+def check_finite(moments: Sequence[Moments]) -> None:
+    """Refuse moments of features that are not finite."""
+    if not all(measured.is_finite() for measured in moments):
+        raise NonFiniteError(NOT_FINITE)
+
+
+def check_batch(test: BatchMoments) -> None:
+    """Refuse the moments of a batch that is not finite; a compiled graph cannot test that."""
+    if not torch.compiler.is_compiling() and not isfinite(test.variance.sum()):
+        raise NonFiniteError(NOT_FINITE)

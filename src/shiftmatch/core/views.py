@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from shiftmatch.core.linalg import Regularisation, sym_power
-from shiftmatch.core.moments import Moments, constant, shrink
-from shiftmatch.errors import InputError, NonFiniteError
+from shiftmatch.core.moments import Moments, check_finite, constant, shrink
+from shiftmatch.errors import InputError
 from shiftmatch.shapes import Features
 
 MAX_BYTES = 4 * 2**30
@@ -21,8 +21,6 @@ MAX_BYTES = 4 * 2**30
 
 CHUNK_BYTES = 2 << 20
 """Images are handled in chunks of about this size, which stay in the processor's caches."""
-
-NOT_FINITE = "the features hold NaN or infinite values, so nothing can be measured; look at the input."
 
 Target: TypeAlias = Mapping[str, Tensor]
 """Where features are moved to, as named tensors that a module can keep as buffers."""
@@ -167,12 +165,6 @@ def chunks(x: Features) -> Iterator[Features]:
 def compute_dtype(x: Tensor) -> torch.dtype:
     """The precision that features are handled in: single at least."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
-def check_finite(moments: Sequence[Moments]) -> None:
-    """Refuse moments of features that are not finite."""
-    if not all(measured.is_finite() for measured in moments):
-        raise NonFiniteError(NOT_FINITE)
 
 
 def _check_size(view: View, x: Features) -> None:

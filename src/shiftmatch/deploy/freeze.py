@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shiftmatch.core.covariance import ChannelMoments, Spectrum
-from shiftmatch.core.spectrum import GainAndOffset, after, check_batch
+from shiftmatch.core.moments import check_batch
+from shiftmatch.core.spectrum import ChannelMoments, GainAndOffset, Spectrum, after
 from shiftmatch.errors import InputError
 from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule, without_sites
@@ -66,7 +66,7 @@ class FrozenModel(TwinModel):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, its features moved by the fixed maps."""
-        if not self._counts_calls or torch.compiler.is_compiling():
+        if not self._counts_calls:
             return self.network(*args, **kwargs)
         with counting_calls():
             return self.network(*args, **kwargs)

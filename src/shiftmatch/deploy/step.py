@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from shiftmatch.core.spectrum import BatchMoments, ChannelMoments, Spectrum, apply, check_batch, merge
+from shiftmatch.core.moments import BatchMoments, check_batch, merge
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum, apply
 from shiftmatch.errors import ExportError
 from shiftmatch.matching.inputs import logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument, without_sites

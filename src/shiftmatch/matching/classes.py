@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shiftmatch.core.covariance import Covariance, Spectrum
+from shiftmatch.core.covariance import Covariance
 from shiftmatch.core.moments import Moments, to_float64
+from shiftmatch.core.spectrum import Spectrum
 from shiftmatch.core.views import compute_dtype
 from shiftmatch.errors import InputError
 from shiftmatch.matching.inputs import logits_of

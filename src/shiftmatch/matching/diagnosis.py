@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from shiftmatch.core.distance import Distance, SiteShift, site_shift
 from shiftmatch.core.spectrum import Spectrum
-from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
+from shiftmatch.errors import BatchTooSmallError, InputError
 from shiftmatch.matching.inputs import Inputs, check_images, logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import check_shapes, require_weights
+from shiftmatch.matching.matcher import measuring_at
 from shiftmatch.matching.sites import table
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.utils.parallel import restoring_grad_mode
@@ -164,9 +165,7 @@ def diagnose(model: nn.Module, statistics: Statistics, batch: object, *, check_w
     """
     if check_weights:
         require_weights(model, statistics)
-    inputs = Inputs.of(batch)
-    check_images(inputs)
-    inputs = inputs.on(model)
+    inputs = check_images(Inputs.of(batch)).on(model)
     named = inputs.named(model)
     check_shapes({name: tuple(x.shape[1:]) for name, x in named.items()}, statistics)
     if inputs.images < 2:
@@ -192,17 +191,10 @@ class _Comparison:
 
     def __call__(self, x: Tensor) -> Tensor:
         site = self.entry.site
-        if tuple(x.shape[1:]) != site.shape:
-            raise InputError(
-                f"Site {site.name!r} has features of shape {tuple(x.shape[1:])}; they were {site.shape} when it was "
-                "fitted. Resize the images, or fit again on images of this size."
-            )
-        try:
-            with torch.autocast(x.device.type, enabled=False):
-                part = site.layout.split(x)[0]
-                self.found[site.name] = site_shift(part, self.entry.parts[0][0], len(x) // site.per_image)
-        except ShiftMatchError as error:
-            raise type(error)(f"At site {site.name!r}: {error}") from None
+        site.check_shape(x)
+        with measuring_at(site, x):
+            part = site.layout.split(x)[0]
+            self.found[site.name] = site_shift(part, self.entry.parts[0][0], len(x) // site.per_image)
         return x
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, distributed
 
-from shiftmatch.core.covariance import ChannelMoments, Covariance, Spectrum
-from shiftmatch.core.moments import Moments
-from shiftmatch.core.spectrum import BatchMoments, Prior, apply, check_batch
+from shiftmatch.core.covariance import Covariance
+from shiftmatch.core.moments import BatchMoments, Moments, check_batch
+from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum, apply
 from shiftmatch.core.views import Target
 from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.classes import TINY, ClassMoments

@@ -147,8 +147,8 @@ def is_features(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 2
 
 
-def check_images(inputs: Inputs) -> None:
-    """Refuse what looks like images but is not in floating point."""
+def check_images(inputs: Inputs) -> Inputs:
+    """The same inputs; refused if they look like images but are not in floating point."""
     for value in (*inputs.args, *inputs.kwargs.values()):
         if isinstance(value, np.ndarray):
             raise InputError("Images are a torch tensor here; got a NumPy array. Pass torch.from_numpy(images).")
@@ -157,6 +157,7 @@ def check_images(inputs: Inputs) -> None:
                 "Images are in floating point, as the network takes them; got uint8 pixels. Preprocess them as in "
                 "training, such as (images / 255 - mean) / std."
             )
+    return inputs
 
 
 def _without_labels(batch: Sequence[Any]) -> object:

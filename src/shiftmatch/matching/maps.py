@@ -8,8 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from shiftmatch.core import kernels
 from shiftmatch.core.basis import dct_matrix
-from shiftmatch.core.covariance import ChannelMoments, Spectrum
-from shiftmatch.core.spectrum import ChannelAffine, GainAndOffset, apply
+from shiftmatch.core.spectrum import ChannelAffine, ChannelMoments, GainAndOffset, Spectrum, apply
 from shiftmatch.core.views import Target
 from shiftmatch.matching.instrument import submodule
 from shiftmatch.matching.sites import Site

@@ -1,5 +1,6 @@
 """The matched network: a twin of a network that moves every batch to the statistics of its training data."""
 
+from contextlib import nullcontext
 from os import PathLike
 from typing import Any
 from warnings import warn
@@ -15,10 +16,9 @@ from shiftmatch.errors import (
     SmallBatchWarning,
     StatisticsMismatchError,
 )
-from shiftmatch.matching.fused import fused_sites
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule
-from shiftmatch.matching.matcher import SiteMatcher
+from shiftmatch.matching.matcher import SiteMatcher, fused_sites
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.files import parsing
@@ -80,13 +80,11 @@ class MatchedModel(TwinModel):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, for features matched to those of its training data."""
-        if torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling():
+            inputs = self.checked(Inputs(args, kwargs))
+            args, kwargs = inputs.args, dict(inputs.kwargs)
+        with counting_calls() if self._counts_calls else nullcontext():
             return self.network(*args, **kwargs)
-        inputs = self.checked(Inputs(args, kwargs))
-        if not self._counts_calls:
-            return self.network(*inputs.args, **inputs.kwargs)
-        with counting_calls():
-            return self.network(*inputs.args, **inputs.kwargs)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what matching needs, without the weights of the network; `load` reads it, bit for bit."""
@@ -102,8 +100,7 @@ class MatchedModel(TwinModel):
 
     def checked(self, inputs: Inputs) -> Inputs:
         """Inputs that can be matched, where the network is."""
-        check_images(inputs)
-        inputs = inputs.on(self.network)
+        inputs = check_images(inputs).on(self.network)
         named = inputs.named(self.network)
         shapes = {name: tuple(x.shape[1:]) for name, x in named.items()}
         check_shapes(shapes, self.statistics)

@@ -1,22 +1,31 @@
-"""The operation at one site: move a batch of features to the moments that they had in training."""
+"""The operation at a site: move a batch of features to the training moments, perhaps with the BatchNorm before it."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from shiftmatch.core.covariance import ChannelMoments, Covariance, Spectrum
+from shiftmatch.core import kernels
+from shiftmatch.core.covariance import Covariance
 from shiftmatch.core.moments import Moments
-from shiftmatch.core.spectrum import Prior
-from shiftmatch.core.views import Target
-from shiftmatch.errors import InputError, ShiftMatchError
+from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum, shrinkages_for, transport_in_chunks
+from shiftmatch.core.views import Target, compute_dtype
+from shiftmatch.errors import ShiftMatchError
 from shiftmatch.matching.distributed import transport_across_processes
+from shiftmatch.matching.instrument import submodule
+from shiftmatch.matching.maps import batchnorm_at, channel_affine
+from shiftmatch.matching.sites import Site
 from shiftmatch.matching.statistics import SiteStatistics, part_covariance
 from shiftmatch.shapes import Size
 
 INFINITY = float("inf")
 HALF_PRECISIONS = (torch.float16, torch.bfloat16, torch.complex32)
+
+LARGE = 256 << 20
+"""Features of so many bytes are matched in the memory of what their BatchNorm takes; below, memory matters less."""
 
 
 class PartMatcher(nn.Module):
@@ -86,15 +95,8 @@ class SiteMatcher(nn.Module):
 
     def _matched(self, x: Tensor, matchers: Sequence[nn.Module] | nn.ModuleList) -> Tensor:
         layout, images = self.site.layout, x.shape[0] // self.site.per_image
-        try:
-            with without_autocast(x.device.type):
-                return layout.join([m(part, images) for m, part in zip(matchers, layout.split(x), strict=True)])
-        except ShiftMatchError as error:
-            raise self.named(error) from None
-
-    def named(self, error: ShiftMatchError) -> ShiftMatchError:
-        """The error with the name of the site."""
-        return type(error)(f"At site {self.site.name!r}: {error}")
+        with measuring_at(self.site, x):
+            return layout.join([m(part, images) for m, part in zip(matchers, layout.split(x), strict=True)])
 
     def _parts(self, shape: Sequence[int]) -> list[PartMatcher]:
         """A matcher for each part of tensors of that shape."""
@@ -115,12 +117,89 @@ class SiteMatcher(nn.Module):
         layout, resizable = self.site.layout, isinstance(self.entry.covariance, Spectrum | ChannelMoments)
         channel = layout.channel - 1
         if layout.grid or not resizable or len(shape) != len(fitted) or shape[channel] != fitted[channel]:
-            raise InputError(
-                f"Site {self.site.name!r} has features of shape {shape}; they were {fitted} when it was fitted. "
-                "Resize the images, or fit again on images of this size."
-            )
+            self.site.check_shape(x)
         like = next(self.buffers())
         return self._matched(x, [part.to(like.device, like.dtype) for part in self._parts(shape)])
+
+
+class FusedSite:
+    """The operation in the place of a BatchNorm: the layer and the site after it, in one step where that can be.
+
+    In evaluation mode a BatchNorm scales and shifts each channel, and so does matching; the kernel does both at once.
+    Large features are matched in the memory of what the layer takes, if nothing else reads that: otherwise the output
+    of a convolution, that of its BatchNorm and the matched features are three tensors of several gigabytes.
+    """
+
+    def __init__(self, matcher: SiteMatcher) -> None:
+        self.matcher = matcher
+        self.layer: _BatchNorm | None = None
+        self.source: nn.Module | None = None
+
+    def connect(self, network: nn.Module) -> None:
+        """Find the layers in the network that this is built into."""
+        site = self.matcher.site
+        self.layer = submodule(network, site.module)  # type: ignore[assignment]
+        self.source = submodule(network, site.source) if site.source else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        layer, matcher = self.layer, self.matcher
+        assert layer is not None
+        if torch.compiler.is_compiling() or self._is_watched(x) or tuple(x.shape[1:]) != matcher.site.shape:
+            return self._one_after_the_other(x)
+        (part,), images = matcher.parts, len(x) // matcher.site.per_image
+        assert isinstance(part, PartMatcher)
+        assert isinstance(part.covariance, Spectrum)
+        served, overwritten = kernels.serve(x, part.target["mean"]), x.nbytes >= LARGE and self._is_free(x)
+        if not served and not overwritten:
+            return self._one_after_the_other(x)
+        with measuring_at(matcher.site, x):
+            before = channel_affine(layer, x.dtype)
+            if not served:
+                return transport_in_chunks(part.covariance, x, part.target, part.prior, images, before)
+            shrinkages, out = shrinkages_for(part.prior, images), x if overwritten else None
+            return kernels.match(x, part.target, shrinkages, before, out)  # type: ignore[arg-type]
+
+    def _one_after_the_other(self, x: Tensor) -> Tensor:
+        assert self.layer is not None
+        matched: Tensor = self.matcher(type(self.layer).forward(self.layer, x))
+        return matched
+
+    def _is_watched(self, x: Tensor) -> bool:
+        """Whether a hook or a gradient needs the features between the two."""
+        layer = self.layer
+        assert layer is not None
+        learns = any(t is not None and t.requires_grad for t in (x, layer.weight, layer.bias))
+        hooked = self.matcher._forward_pre_hooks or self.matcher._forward_hooks
+        return bool(hooked) or (torch.is_grad_enabled() and learns)
+
+    def _is_free(self, x: Tensor) -> bool:
+        """Whether nothing else reads what the layer takes, and its memory can hold the coefficients."""
+        hooked = self.source is None or self.source._forward_hooks or torch_module._global_forward_hooks
+        dense = x.is_contiguous() or (x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last))
+        return dense and x.dtype == compute_dtype(x) and not hooked
+
+
+def fused_sites(network: nn.Module, matchers: Mapping[Site, SiteMatcher]) -> dict[Site, FusedSite]:
+    """Operations for those sites that are the output of a BatchNorm."""
+
+    def has_dct(matcher: SiteMatcher) -> bool:
+        return all(isinstance(part, PartMatcher) and "matrix0" in part.target for part in matcher.parts)
+
+    return {
+        site: FusedSite(matcher)
+        for site, matcher in matchers.items()
+        if has_dct(matcher) and batchnorm_at(network, site) is not None
+    }
+
+
+@contextmanager
+def measuring_at(site: Site, x: Tensor) -> Iterator[None]:
+    """In single precision at least, whatever autocast asks for; errors say at which site they occurred."""
+    try:
+        with without_autocast(x.device.type):
+            yield
+    except ShiftMatchError as error:
+        raise type(error)(f"At site {site.name!r}: {error}") from None
 
 
 def without_autocast(device: str) -> AbstractContextManager[object]:

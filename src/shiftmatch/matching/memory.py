@@ -9,19 +9,9 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.spectrum import (
-    BatchMoments,
-    ChannelAffine,
-    ChannelMoments,
-    GainAndOffset,
-    Spectrum,
-    affinely,
-    after,
-    check_batch,
-    merge,
-)
-from shiftmatch.core.views import NOT_FINITE
-from shiftmatch.errors import InputError, NonFiniteError, StatisticsMismatchError
+from shiftmatch.core.moments import NOT_FINITE, BatchMoments, affinely, check_batch, merge
+from shiftmatch.core.spectrum import ChannelAffine, ChannelMoments, GainAndOffset, Spectrum, after
+from shiftmatch.errors import NonFiniteError, StatisticsMismatchError
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.maps import ImageMap, batchnorm_before, map_of
@@ -143,9 +133,7 @@ class StreamModel(TwinModel):
     @torch.no_grad()
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns for one or more images, which are remembered."""
-        inputs = Inputs(args, kwargs)
-        check_images(inputs)
-        inputs = inputs.on(self.network)
+        inputs = check_images(Inputs(args, kwargs)).on(self.network)
         check_shapes({name: tuple(x.shape[1:]) for name, x in inputs.named(self.network).items()}, self.statistics)
         self._waiting += inputs.images
         self._measures = self._waiting >= min(self.refresh, max(1, self._counted // GROWTH))
@@ -283,11 +271,7 @@ class _Remembering:
         self._whole = whole and isinstance(self.parts[0].map, ImageMap)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.shape[1:] != self.site.shape:
-            raise InputError(
-                f"Site {self.site.name!r} has features of shape {tuple(x.shape[1:])}; they were {self.site.shape} when "
-                "it was fitted. Resize the images, or fit again on images of this size."
-            )
+        self.site.check_shape(x)
         if torch.is_autocast_enabled(x.device.type):
             with without_autocast(x.device.type):
                 return self(x)

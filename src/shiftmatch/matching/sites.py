@@ -113,6 +113,14 @@ class Site:
         """The function whose value is meant, or nothing if it is the module's own output."""
         return self.name.partition("#")[0].partition(":")[2]
 
+    def check_shape(self, x: Tensor) -> None:
+        """Refuse features of another shape than those that were fitted."""
+        if tuple(x.shape[1:]) != self.shape:
+            raise InputError(
+                f"Site {self.name!r} has features of shape {tuple(x.shape[1:])}; they were {self.shape} when it was "
+                "fitted. Resize the images, so that all have one size, or fit again on images of this size."
+            )
+
 
 @final
 @dataclass(frozen=True)
@@ -207,6 +215,8 @@ def sites(model: nn.Module, example: Any, choose: Choice | None = None, *, at: s
     several = isinstance(example, list | tuple) and all(map(is_features, example))
     inputs = Inputs(tuple(example)) if several else Inputs.of(example)
     few = inputs.on(model).at(slice(EXAMPLE))
+    if not few.images:
+        raise InputError("An example needs at least one image, so that a forward pass can be looked at; got none.")
     record = _trace(model, few)
     found = [Site(name, "input", record.nodes[i].shape[1:], Layout(channel=1)) for name, i in record.inputs.items()]
     found += [_site(record, node, few.images) for node in _nodes_at(at, record) if _is_batch(node, few.images)]

@@ -13,9 +13,10 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from shiftmatch.core.covariance import STRUCTURES, ChannelMoments, Covariance, Spectrum
+from shiftmatch.core.covariance import STRUCTURES, Covariance
 from shiftmatch.core.linalg import pack, unpack
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
 from shiftmatch.matching.batchnorm import BatchNormMode
 from shiftmatch.matching.classes import MAX_CLASSES, ClassMoments, with_shares

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum
 from shiftmatch.errors import InputError
-from shiftmatch.matching.decision import Decision, decide
 from shiftmatch.matching.inputs import Inputs, logits_of
 from shiftmatch.matching.match import PriorImages, prior_of
 from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.memory import GROWTH, KIND, REFRESH, WINDOW, StreamModel
 from shiftmatch.matching.observed import PlainModel
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.matching.strength import MOMENTS, PLAIN, SPECTRUM, known_shares, nested_family
+from shiftmatch.matching.strength import MOMENTS, PLAIN, SPECTRUM, Decision, decide, known_shares, nested_family
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.parallel import restoring_grad_mode
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors

@@ -57,14 +57,14 @@ def test_decisions_are_made_seldom_and_begin_anew_after_a_change(
     net: InPlaceNet, statistics: sm.Statistics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     camera, count = sm.stream(net, statistics, strength="auto", window=80), 0
-    decided = type(camera)._decided
+    decided = type(camera).explain
 
     def counted(self: sm.AutoStreamModel) -> object:
         nonlocal count
         count += 1
         return decided(self)
 
-    monkeypatch.setattr(type(camera), "_decided", counted)
+    monkeypatch.setattr(type(camera), "explain", counted)
     for image in maps(200, 3, 8, 8, seed=1).split(1):
         camera(image)
     assert count < 60

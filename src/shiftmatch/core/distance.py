@@ -16,13 +16,13 @@ from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Features
 
 EXACT = EigenvalueFloor(rtol=0.0)
-"""Square roots stay finite without a floor."""
+"""No floor: square roots stay finite without one."""
 
 ENERGY_RTOL = 1e-4
 """Added to energies, relative to those of training, so that bands without any have a logarithm."""
 
 LIMIT_SCORE = 4.5
-"""The standard score up to which sampling explains a distance, where those of all sites are looked at."""
+"""Up to this standard score sampling error explains a distance; the distances of all sites are tested at once."""
 
 NEGLIGIBLE = 1e-6
 """The limit where images do not vary at all."""
@@ -51,7 +51,7 @@ def _trace(moments: Moments) -> torch.Tensor:
 
 
 class Distance(NamedTuple):
-    """How far a batch is from training, how far sampling error may take it, and the standard score of the distance."""
+    """The distance of a batch from training, the limit of sampling error, and the standard score of the distance."""
 
     value: float
     limit: float
@@ -59,7 +59,7 @@ class Distance(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether sampling explains it."""
+        """Whether sampling error explains it."""
         return self.value <= self.limit
 
 
@@ -85,10 +85,10 @@ class SiteShift(NamedTuple):
 
 
 def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
-    """How far a batch of so many images is from training, whose moments are those of a spectrum.
+    """How far a batch of so many images is from training, given the training moments of the spectrum.
 
-    Each image has a level and energies of its own, and the moments of the spectrum tell their mean in training. How
-    much they vary is seen in the batch, image by image, because positions in an image are not independent.
+    Each image has a level and energies of its own; the training moments give their means. Their variance is estimated
+    from the images of the batch, because positions within an image are not independent.
 
     >>> noise = torch.randn(600, 2, 8, 8)
     >>> z = DCT().forward(noise[:500], [m.float() for m in DCT().matrices((8, 8))]).flatten(1).double().mT
@@ -98,7 +98,7 @@ def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
     """
     masks = band_masks(tuple(x.shape[2:])) if x.ndim > 2 else torch.zeros(0, 1)
     masks = masks[masks.any(-1)].to(x.device, torch.float64)
-    channels, trust = x.shape[1], 1 / images + 1 / train.count
+    channels, error_scale = x.shape[1], 1 / images + 1 / train.count
     usual_mean, usual = (m.reshape(channels, -1).to(x.device) for m in (train.mean, train.scatter / train.count))
     frequencies, tiny = usual.shape[-1], torch.finfo(usual.dtype).tiny
     level, energy = _per_image(x, usual_mean, masks, images)
@@ -115,11 +115,11 @@ def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
     if len(size) > 1:
         unusual.append(_root_mean_square(((energy + floor) / (usual + floor)).log().flatten(1)))
     total, varied_total = _log_ratio(energy @ share[:, None], usual @ share[:, None], floor)
-    error = (varied.mean(1) - varied.mean((0, 1))).square().mean(0).mul(trust).sqrt()
+    error = (varied.mean(1) - varied.mean((0, 1))).square().mean(0).mul(error_scale).sqrt()
     return SiteShift(
-        _distance(level.mean(0), level, trust),
-        _distance(total.flatten(), varied_total.flatten(1), trust),
-        _distance((gain - total).flatten(), (varied - varied_total).flatten(1), trust),
+        _distance(level.mean(0), level, error_scale),
+        _distance(total.flatten(), varied_total.flatten(1), error_scale),
+        _distance((gain - total).flatten(), (varied - varied_total).flatten(1), error_scale),
         level.mean(0),
         gain,
         error,
@@ -143,10 +143,10 @@ def channel_distances(
     """
     centre, usual = train.mean[:, 0, 0], train.covariance[:, 0, 0]
     floor = ENERGY_RTOL * usual.mean() + torch.finfo(usual.dtype).tiny
-    away, trust = to_float64(mean, "cpu") - centre, 1 / len(mean) + 1 / images
+    away, error_scale = to_float64(mean, "cpu") - centre, 1 / len(mean) + 1 / images
     level, energy = away / (usual + floor).sqrt(), (to_float64(variance, "cpu") + away.square())[..., None]
     gain, varied = _log_ratio(energy, usual[:, None], floor)
-    return _distance(level.mean(0), level, trust), _distance(gain.flatten(), varied.flatten(1), trust)
+    return _distance(level.mean(0), level, error_scale), _distance(gain.flatten(), varied.flatten(1), error_scale)
 
 
 def _per_image(
@@ -180,13 +180,13 @@ def _log_ratio(energy: Tensor, usual: Tensor, floor: Tensor) -> tuple[Tensor, Te
     return (found / (usual + floor)).log(), (energy + floor) / found
 
 
-def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], trust: float) -> Distance:
-    """√(|δ|² / d), with the limit that sampling error keeps to.
+def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], error_scale: float) -> Distance:
+    """√(|δ|² / d), and the limit up to which sampling error explains it.
 
     δ is a mean over images, which vary by C; without a shift |δ|² has mean tr C and variance 2 tr C², and is nearly a
     multiple of χ² (Satterthwaite), whose cube root is nearly Gaussian (Wilson and Hilferty).
     """
-    deviations = (varied - varied.mean(0)) * (trust / max(len(varied) - 1, 1)) ** 0.5
+    deviations = (varied - varied.mean(0)) * (error_scale / max(len(varied) - 1, 1)) ** 0.5
     expected, gram = deviations.square().sum(), deviations @ deviations.mT
     squares = gram.square().sum()
     value = float(moved.square().mean().sqrt())

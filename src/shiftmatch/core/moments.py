@@ -13,7 +13,7 @@ from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Count
 
 CONSTANT_RTOL = 1e-6
-"""A group whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
+"""A group is constant if its standard deviation is below this part of its mean, or of that which it is matched to."""
 
 NOT_FINITE = "the features hold NaN or infinite values, so nothing can be measured; look at the input."
 
@@ -53,7 +53,7 @@ class Moments:
         return cls(x.shape[-1], to_float64(mean[..., 0]), to_float64(flat @ flat.mT))
 
     def to(self, device: torch.device | str) -> "Moments":
-        """The same moments there."""
+        """The same moments on another device."""
         return replace(self, mean=to_float64(self.mean, device), scatter=to_float64(self.scatter, device))
 
     @property
@@ -67,7 +67,7 @@ class Moments:
         return self.scatter.diagonal(dim1=-2, dim2=-1).mean(-1) / (self.count * self.mean.shape[-1])
 
     def is_finite(self) -> bool:
-        """Whether the samples were: one that is not makes every deviation from the mean infinite or NaN."""
+        """Whether the samples were finite: one that is not makes the mean, so every deviation, infinite or NaN."""
         return bool(self.scatter.isfinite().all())
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -112,7 +112,7 @@ def shrinkage_for(prior_images: float | int, images: Count) -> float | Tensor:
 
 
 def constant(mean_square: Tensor, variance: Tensor, other_variance: Tensor) -> Bool[Tensor, "*group"]:
-    """Whether groups do not vary, relative to their own level and to the variance of the other moments."""
+    """Whether groups are constant, relative to their own level and to the variance of the other moments."""
     return variance <= CONSTANT_RTOL**2 * (mean_square + other_variance)
 
 

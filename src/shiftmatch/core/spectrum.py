@@ -30,7 +30,7 @@ from shiftmatch.errors import InputError
 from shiftmatch.shapes import Count, Features, Size
 
 MEAN_PRIOR_RATIO = 4
-"""The training means of frequencies count for so many times the images of the shape: few images tell little of them."""
+"""In the means of frequencies the training data counts for 4 times `Prior.shape`: a batch says little about them."""
 
 _RESIZING = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
@@ -156,7 +156,7 @@ class Spectrum:
         return (measured,)
 
     def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
-        """Moments of coefficients and channels in training, and what the transform needs."""
+        """The training moments of coefficients and channels, and the matrices of the transform."""
         basis = BASES[self.basis]
         multiplicity = basis.multiplicity(space).flatten()
         weight = multiplicity / multiplicity.sum()
@@ -174,7 +174,7 @@ class Spectrum:
         return found | {f"matrix{i}": matrix for i, matrix in enumerate(basis.matrices(space))}
 
     def channel_moments(self, train: Sequence[Moments], space: Sequence[int]) -> tuple[Moments, ...]:
-        """The moments of the channels themselves, which those of the spectrum determine (Parseval)."""
+        """The moments of the channels, which follow from those of the spectrum (Parseval)."""
         target, count = self.target(train, space), train[0].count * prod(space)
         mean, variance = target["channel_mean"], target["channel_variance"]
         return (Moments(count, mean[..., None], (variance * count)[..., None]),)
@@ -213,9 +213,9 @@ class Spectrum:
         return GainAndOffset((gain * a).masked_fill_(stays, 1.0), offset.masked_fill_(stays, 0.0))
 
     def resized(self, train: Sequence[Moments], space: Sequence[int], to: Sequence[int]) -> tuple[Moments, ...]:
-        """What the moments would be on maps of another size: the mean image resized, variances by frequency.
+        """The moments for maps of another size: the mean image is resized, variances are interpolated by frequency.
 
-        A variance belongs to a number of cycles per pixel, which is the same on a larger map.
+        The variance at a frequency, in cycles per pixel, is the same on a larger map.
         """
         target, channels, mode = self.target(train, space), len(train[0].mean) // prod(space), _RESIZING[len(space)]
         if self.basis != "dct":
@@ -323,7 +323,7 @@ def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
 
 
 def shrinkages_for(prior: Prior, images: Count) -> tuple[float | Tensor, float | Tensor, float | Tensor]:
-    """The share of the training data in the channels' moments, in the variances of frequencies, and in their means."""
+    """The weight of the training data in the channels' moments, in the variances of frequencies, and in their means."""
     moments, shape = prior
     return tuple(shrinkage_for(n, images) for n in (moments, shape, MEAN_PRIOR_RATIO * shape))  # type: ignore[return-value]
 
@@ -346,7 +346,7 @@ def _channel_map(
 
 
 def _mix(variance: Tensor, to_variance: Tensor, delta: Tensor, weight: float | Tensor) -> Tensor:
-    """The variance of a mixture of the batch and the training data, the latter with that weight, means delta apart."""
+    """The variance of a mixture of the batch and the training data, which has that weight; means differ by delta."""
     if isinstance(weight, float) and weight in (0, 1):
         return to_variance if weight else variance
     mixed = torch.lerp(variance, to_variance, weight)

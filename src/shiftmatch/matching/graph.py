@@ -160,11 +160,7 @@ def module_address(name: str) -> str:
 
 
 def numbered(name: str, call: int) -> str:
-    """`name` for the first call, `name#2` for the second.
-
-    >>> numbered("fc", 2)
-    'fc#2'
-    """
+    """`name` for the first call, `name#2` for the second."""
     return name if call == 1 else f"{name}#{call}"
 
 

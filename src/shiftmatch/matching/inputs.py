@@ -54,22 +54,22 @@ class Inputs:
                 return cls((), found)
         if isinstance(batch, list | tuple) and batch and all(isinstance(x, Tensor) for x in batch):
             return cls(tuple(batch))
+        keys = f"a dictionary with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else ""
+        described = keys or f"a {type(batch).__name__}"
         raise InputError(
             "A batch is a tensor, (inputs, labels) with the inputs first, ((input, other input), labels), or a "
-            f"dictionary of tensors such as {{'pixel_values': images}}; got {_described(batch)}."
+            f"dictionary of tensors such as {{'pixel_values': images}}; got {described}."
         )
 
     @property
     def images(self) -> int:
-        """The number of images."""
         return max((len(x) for x in self.tensors() if x.ndim), default=0)
 
     def tensors(self) -> list[Tensor]:
-        """All tensors among the arguments."""
         return [x for x in (*self.args, *self.kwargs.values()) if isinstance(x, Tensor)]
 
     def at(self, places: slice | Tensor) -> "Inputs":
-        """The same for some of the images."""
+        """The inputs of some of the images."""
         total = self.images
 
         def few(value: Any) -> Any:
@@ -78,7 +78,7 @@ class Inputs:
         return Inputs(tuple(map(few, self.args)), {name: few(value) for name, value in self.kwargs.items()})
 
     def on(self, model: nn.Module, device: torch.device | str | None = None) -> "Inputs":
-        """Where the model is, floating-point tensors in its precision."""
+        """The inputs on the model's device, floating-point tensors in its precision."""
         like = next((p for p in model.parameters() if p.is_floating_point()), None)
         if like is None:
             return self
@@ -100,7 +100,7 @@ class Inputs:
         return {site: values[name] for name, site in sites.items()}
 
     def mapped(self, model: nn.Module, operations: Mapping[str, Callable[[Tensor], Tensor]]) -> "Inputs":
-        """The same with an operation applied to the inputs of some sites."""
+        """The inputs with an operation applied at some sites."""
         values, sites = self._by_argument(model)
         for name, site in sites.items():
             if site in operations:
@@ -170,12 +170,6 @@ def _without_labels(batch: Sequence[Any]) -> object:
     return batch[0] if batch else batch
 
 
-def _described(batch: object) -> str:
-    if isinstance(batch, Mapping):
-        return f"a dictionary with {', '.join(map(str, batch))}"
-    return f"a {type(batch).__name__}"
-
-
 def _positional_names(model: nn.Module, count: int) -> list[str]:
     forward = getattr(model.forward, "__func__", None)
     names = _arguments(forward)[1:] if isinstance(forward, FunctionType) else _arguments.__wrapped__(model.forward)
@@ -184,6 +178,6 @@ def _positional_names(model: nn.Module, count: int) -> list[str]:
 
 @lru_cache
 def _arguments(function: Callable[..., Any]) -> list[str]:
-    """The names of positional arguments; asking for them takes as long as a small layer."""
+    """The names of positional arguments, cached: looking them up takes as long as a small layer."""
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

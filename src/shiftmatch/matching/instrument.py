@@ -1,4 +1,4 @@
-"""A twin of a network with operations built in at its sites: once, so that what a call needs lives in that call."""
+"""A twin of a network with operations built in at its sites, once; state that a call needs lives in that call."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,10 +18,10 @@ from shiftmatch.matching.sites import Site
 from shiftmatch.matching.twin import twin_of
 
 Operation: TypeAlias = Callable[[Tensor], Tensor]
-"""What happens to the features of a site."""
+"""What is done to the features of a site."""
 
 _calls: ContextVar[Counter[str]] = ContextVar("shiftmatch_calls")
-"""How often modules and functions have been called in the forward pass of this thread."""
+"""How often modules and functions have been called in the current forward pass of this thread."""
 
 
 def instrument(
@@ -33,7 +33,7 @@ def instrument(
 ) -> nn.Module:
     """The twin of a network that applies an operation to the features of every site, with BatchNorm as wanted.
 
-    At the sites `instead` the operation takes the place of the module, whose work it does as well.
+    At the sites `instead` the operation takes the place of the module, and computes its output as well.
 
     >>> from shiftmatch.matching.sites import Layout
     >>> site = Site("0", "Linear", (2,), Layout(channel=1))
@@ -86,7 +86,7 @@ def needs_call_counts(sites: Mapping[Site, Operation]) -> bool:
 
 @contextmanager
 def counting_calls() -> Iterator[None]:
-    """One forward pass of this thread: calls are counted from here."""
+    """Count the calls of one forward pass of this thread."""
     token = _calls.set(Counter())
     try:
         yield
@@ -130,9 +130,9 @@ class _OutputSites:
 
 
 class _Instead:
-    """The forward pass of a module that an operation has taken the place of."""
+    """The forward pass of a module whose place an operation has taken."""
 
-    forward = None  # below it the module's own, as its class has it
+    forward = None  # the one that this replaced: None is that of the module's class
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation

@@ -239,7 +239,7 @@ def match(
 
 
 class _Recorder:
-    """The operation at a site while statistics are measured: features pass through."""
+    """The operation at a site while statistics are measured: features are returned unchanged."""
 
     def __init__(self, site: Site, covariance: Covariance) -> None:
         self.site, self.covariance = site, covariance
@@ -284,7 +284,7 @@ def _settings(preset: str | Preset, covariance: Covariance | type | None, batchn
 
 
 def prior_of(images: Any) -> Prior | None:
-    """What the user means by prior_images."""
+    """The prior that `prior_images` stands for."""
     if images is None:
         return None
     pair = images if isinstance(images, tuple | list) else (images, images)

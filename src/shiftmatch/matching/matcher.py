@@ -16,9 +16,9 @@ from shiftmatch.core.views import Target, compute_dtype
 from shiftmatch.errors import ShiftMatchError
 from shiftmatch.matching.distributed import transport_across_processes
 from shiftmatch.matching.instrument import submodule
-from shiftmatch.matching.maps import batchnorm_at, channel_affine
+from shiftmatch.matching.maps import batchnorm_before, channel_affine
 from shiftmatch.matching.sites import Site
-from shiftmatch.matching.statistics import SiteStatistics, part_covariance
+from shiftmatch.matching.statistics import SiteStatistics
 from shiftmatch.shapes import Size
 
 INFINITY = float("inf")
@@ -31,12 +31,16 @@ LARGE = 256 << 20
 class PartMatcher(nn.Module):
     """Matches features (b c *spatial). Its buffers are the training moments; it has no other state."""
 
-    def __init__(self, covariance: Covariance, train: Sequence[Moments], space: Sequence[int], prior: Prior) -> None:
+    def __init__(
+        self, covariance: Covariance, train: Sequence[Moments], space: Sequence[int], to: Sequence[int], prior: Prior
+    ) -> None:
         super().__init__()
+        if isinstance(covariance, Spectrum) and space != to:  # maps of another size than those that were fitted
+            train = covariance.resized(train, space, to)
+        if isinstance(covariance, Spectrum) and (prior.shape == INFINITY or not to):  # only channel moments are left
+            covariance, train = ChannelMoments(), covariance.channel_moments(train, to)
         self.covariance, self.prior, self.across_processes = covariance, prior, False
-        if isinstance(covariance, Spectrum) and (prior.shape == INFINITY or not space):  # only channel moments are left
-            self.covariance, train = ChannelMoments(), covariance.channel_moments(train, space)
-        for name, tensor in self.covariance.target(train, space).items():
+        for name, tensor in covariance.target(train, to).items():
             self.register_buffer(name, tensor)
 
     @property
@@ -51,7 +55,7 @@ class PartMatcher(nn.Module):
         return self.covariance.transport(x, self.target, self.prior, images)
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
-        """Statistics stay in single precision at least, and in double where roots are taken, whatever is asked for."""
+        """Conversions keep the statistics in single precision at least, and in double where roots are taken."""
         before, exact = dict(self._buffers), not isinstance(self.covariance, ChannelMoments | Spectrum)
         for name, old in before.items():  # a conversion to real numbers would discard the imaginary parts
             if old is not None and old.is_complex():
@@ -69,7 +73,7 @@ class PartMatcher(nn.Module):
 
 
 class SiteMatcher(nn.Module):
-    """Matches the tensor of one site, part by part: a map, and tokens apart from it."""
+    """Matches the tensor of one site, part by part: its map, and each token before the map."""
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class SiteMatcher(nn.Module):
         self.parts = nn.ModuleList(self._parts(entry.site.shape)).to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The tensor with its features matched; an empty batch as it is."""
+        """The tensor with its features matched; an empty batch is returned as it is."""
         if not torch.compiler.is_compiling():
             if len(x) == 0 and not self.across_processes:
                 return x
@@ -100,16 +104,11 @@ class SiteMatcher(nn.Module):
 
     def _parts(self, shape: Sequence[int]) -> list[PartMatcher]:
         """A matcher for each part of tensors of that shape."""
-        entry, spaces = self.entry, self.site.layout.spaces(self.site.shape)
-        wanted = self.site.layout.spaces(shape)
-        found = []
-        for i, (fitted, space, to) in enumerate(zip(entry.parts, spaces, wanted, strict=True)):
-            covariance, train = part_covariance(entry.covariance, i), fitted
-            if isinstance(covariance, Spectrum) and space != to:
-                train = covariance.resized(train, space, to)
-            found.append(PartMatcher(covariance, train, to, self.prior))
-            found[-1].across_processes = self.across_processes
-        return found
+        parts = zip(self.entry.structures(), self.site.layout.spaces(shape), strict=True)
+        matchers = [PartMatcher(*structure, to, self.prior) for structure, to in parts]
+        for matcher in matchers:
+            matcher.across_processes = self.across_processes
+        return matchers
 
     def _resized(self, x: Tensor) -> Tensor:
         """Match a map of another size than the one that was fitted."""
@@ -155,7 +154,7 @@ class FusedSite:
         with measuring_at(matcher.site, x):
             before = channel_affine(layer, x.dtype)
             if not served:
-                return transport_in_chunks(part.covariance, x, part.target, part.prior, images, before)
+                return transport_in_chunks(part.covariance, x, part.target, part.prior, images, before=before)
             shrinkages, out = shrinkages_for(part.prior, images), x if overwritten else None
             return kernels.match(x, part.target, shrinkages, before, out)  # type: ignore[arg-type]
 
@@ -188,7 +187,7 @@ def fused_sites(network: nn.Module, matchers: Mapping[Site, SiteMatcher]) -> dic
     return {
         site: FusedSite(matcher)
         for site, matcher in matchers.items()
-        if has_dct(matcher) and batchnorm_at(network, site) is not None
+        if has_dct(matcher) and batchnorm_before(network, site) is not None
     }
 
 
@@ -203,5 +202,5 @@ def measuring_at(site: Site, x: Tensor) -> Iterator[None]:
 
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
-    """Statistics are taken in single precision, also on devices that know no other."""
+    """Without autocast, on devices that have it: statistics are taken in single precision at least."""
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()

@@ -1,4 +1,4 @@
-"""What a pass shows: mean and variance of every channel of every image at the sites, noted while the network runs."""
+"""What a forward pass shows: mean and variance of every channel of every image at the sites, and those of training."""
 
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -57,13 +57,13 @@ class Observed:
 
     @property
     def class_shift(self) -> float:
-        """How far the last features are from training in the way that classes differ; 0 if classes are not known."""
+        """How far the last features are from training along the differences of classes; 0 if classes are not known."""
         last = self.parts[-1] if self.parts else None
         return last.classes.shift(last.mean) if last and last.classes else 0.0
 
 
 _parts: ContextVar[list[PartView]] = ContextVar("shiftmatch_observed")
-"""What the forward pass of this thread has shown so far, if somebody asks for it."""
+"""What the forward pass of this thread has shown so far; unset where nobody asks for it."""
 
 
 def observed(network: nn.Module, inputs: Inputs) -> tuple[Float[Tensor, "b k"], Observed]:
@@ -77,7 +77,7 @@ def observed(network: nn.Module, inputs: Inputs) -> tuple[Float[Tensor, "b k"], 
 
 
 class _Observer:
-    """The operation at a site of a network that can be observed: features pass through."""
+    """The operation at a site of an observable network: it notes the moments, and returns the features unchanged."""
 
     def __init__(self, entry: SiteStatistics) -> None:
         self.site, self.train = entry.site, entry.channel_moments()
@@ -93,7 +93,7 @@ class _Observer:
 
 
 def _by_image(moments: tuple[Tensor, Tensor], images: int) -> tuple[Tensor, Tensor]:
-    """Moments of windows as those of the images that they are parts of."""
+    """The moments of images from those of their windows."""
     if len(moments[0]) == images:
         return moments
     mean, variance = (x.unflatten(0, (images, -1)) for x in moments)

@@ -179,11 +179,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def times(shape: Sequence[int]) -> str:
-    """A shape as people write it.
-
-    >>> times((3, 32, 32))
-    '3 × 32 × 32'
-    """
+    """A shape in words: 3 × 32 × 32."""
     return " × ".join(map(str, shape))
 
 
@@ -289,23 +285,19 @@ def _layout(record: Trace, node: Node) -> Layout:
 
 
 def _chosen(found: list[Site], choose: Choice, model: nn.Module) -> list[Site]:
-    if callable(choose) and not isinstance(choose, type):
-        return [site for site in found if choose(site)] or _nothing_chosen(found, choose)
-    rules = [choose] if isinstance(choose, str | type) else list(choose)
+    rules = [choose] if isinstance(choose, str) or callable(choose) else list(choose)
     for rule in rules:
         if not any(_follows(site, rule, model) for site in found):
-            _nothing_chosen(found, rule)
+            raise SiteError(
+                f"No site fits {rule!r}. Those to choose from are: {', '.join(site.name for site in found)}. "
+                "Other places: at='module' lists them all."
+            )
     return [site for site in found if any(_follows(site, rule, model) for rule in rules)]
 
 
-def _follows(site: Site, rule: str | type[nn.Module], model: nn.Module) -> bool:
+def _follows(site: Site, rule: str | type[nn.Module] | Callable[[Site], bool], model: nn.Module) -> bool:
     if isinstance(rule, str):
         return fnmatchcase(site.name, rule)
-    return not site.is_input and isinstance(model.get_submodule(site.module), rule)
-
-
-def _nothing_chosen(found: list[Site], rule: object) -> list[Site]:
-    names = ", ".join(site.name for site in found)
-    raise SiteError(
-        f"No site fits {rule!r}. Those to choose from are: {names}. Other places: at='module' lists them all."
-    )
+    if isinstance(rule, type):
+        return not site.is_input and isinstance(model.get_submodule(site.module), rule)
+    return rule(site)

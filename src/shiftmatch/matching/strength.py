@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from shiftmatch.core.fingerprint import find_groups
 from shiftmatch.matching.classes import TINY, class_shares, divergence, evidence, extrapolated
@@ -21,6 +21,7 @@ from shiftmatch.matching.instrument import without_sites
 from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.observed import Observed, PlainModel, observable, observed
 from shiftmatch.matching.statistics import Statistics
+from shiftmatch.matching.twin import EvalModel
 
 PLAIN, MOMENTS, SPECTRUM = "plain", "channel moments", "spectrum"
 
@@ -118,7 +119,7 @@ class Candidate(NamedTuple):
     score: float
 
 
-class AutoMatchedModel(nn.Module):
+class AutoMatchedModel(EvalModel):
     """A network that averages over how far it matches: plain, channel moments, spectrum. Three passes per batch.
 
     A batch within sampling error of training takes one pass. A batch whose class shares seem to differ from training
@@ -152,10 +153,6 @@ class AutoMatchedModel(nn.Module):
         """What is decided for a batch. Nothing is kept, so several threads may call it."""
         with torch.no_grad():
             return self._decided(Inputs(args, kwargs))[0]
-
-    def train(self, mode: bool = True) -> "AutoMatchedModel":
-        """Stays in evaluation mode."""
-        return self
 
     def _decided(self, inputs: Inputs) -> tuple[Decision, Float[Tensor, "b k"]]:
         inputs = self.full.checked(inputs)

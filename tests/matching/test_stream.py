@@ -115,3 +115,32 @@ def test_a_memory_that_is_refused_changes_nothing(
 def test_other_strengths_are_refused(net: InPlaceNet, statistics: sm.Statistics) -> None:
     with pytest.raises(InputError, match="'moments' or 'auto'; got 'half'"):
         sm.stream(net, statistics, strength="half")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("strength", ["full", "moments", "auto"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.bfloat16, 0.1)], ids=str)
+def test_a_converted_stream_goes_on_with_its_memory(
+    net: InPlaceNet, unaware: sm.Statistics, x: Tensor, strength: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    converted, same = (sm.stream(net, unaware, strength=strength) for _ in range(2))  # type: ignore[call-overload]
+    for camera in (converted, same):
+        camera(x[:20])
+    found, expected = converted.to(dtype)(x[20:]), same(x[20:])
+    assert found.dtype == dtype
+    assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+    assert (converted.images, net.training, next(net.parameters()).dtype) == (60, False, torch.float64)
+
+
+@pytest.mark.parametrize("strength", ["full", "moments", "auto"])
+def test_an_empty_batch_changes_nothing(net: InPlaceNet, unaware: sm.Statistics, x: Tensor, strength: str) -> None:
+    camera, other = (sm.stream(net, unaware, strength=strength) for _ in range(2))  # type: ignore[call-overload]
+    for batch in (x[:20], x[20:25]):
+        assert camera(x[:0]).shape == (0, 5)
+        assert torch.equal(camera(batch), other(batch))
+    assert camera.images == 25
+
+
+@pytest.mark.parametrize("strength", ["full", "auto"])
+def test_a_stream_is_in_evaluation_mode(net: InPlaceNet, statistics: sm.Statistics, strength: str) -> None:
+    camera = sm.stream(net, statistics, strength=strength)  # type: ignore[call-overload]
+    assert not camera.train().training

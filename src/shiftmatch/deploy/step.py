@@ -8,7 +8,7 @@ from shiftmatch.core.spectrum import ChannelMoments, Spectrum, apply
 from shiftmatch.errors import ExportError
 from shiftmatch.matching.inputs import logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument, without_sites
-from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
+from shiftmatch.matching.matcher import PartTarget, SiteMatcher
 from shiftmatch.matching.memory import StreamModel
 from shiftmatch.matching.twin import TwinModel
 
@@ -87,7 +87,7 @@ class _Stepping:
         parts = zip(site.layout.split(x), self.matcher.parts, strict=True)
         return site.layout.join([self._moved(f"{site.name}|{i}", *part) for i, part in enumerate(parts)])  # type: ignore[arg-type]
 
-    def _moved(self, name: str, x: Tensor, matcher: PartMatcher) -> Tensor:
+    def _moved(self, name: str, x: Tensor, matcher: PartTarget) -> Tensor:
         structure, target, memory = matcher.covariance, matcher.target, self.owner[0]._call
         assert isinstance(structure, Spectrum | ChannelMoments)
         assert memory is not None

@@ -1,6 +1,6 @@
 """The operation at a site: move a batch of features to the training moments, perhaps with the BatchNorm before it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -19,7 +19,6 @@ from shiftmatch.matching.instrument import submodule
 from shiftmatch.matching.maps import batchnorm_before, channel_affine
 from shiftmatch.matching.sites import Site
 from shiftmatch.matching.statistics import SiteStatistics
-from shiftmatch.shapes import Size
 
 INFINITY = float("inf")
 HALF_PRECISIONS = (torch.float16, torch.bfloat16, torch.complex32)
@@ -28,8 +27,8 @@ LARGE = 256 << 20
 """Features of so many bytes are matched in the memory of what their BatchNorm takes; below, memory matters less."""
 
 
-class PartMatcher(nn.Module):
-    """Matches features (b c *spatial). Its buffers are the training moments; it has no other state."""
+class PartTarget(nn.Module):
+    """Where the features (b c *spatial) of one part of a site are moved to: its buffers are the training moments."""
 
     def __init__(
         self, covariance: Covariance, train: Sequence[Moments], space: Sequence[int], to: Sequence[int], prior: Prior
@@ -39,20 +38,14 @@ class PartMatcher(nn.Module):
             train = covariance.resized(train, space, to)
         if isinstance(covariance, Spectrum) and (prior.shape == INFINITY or not to):  # only channel moments are left
             covariance, train = ChannelMoments(), covariance.channel_moments(train, to)
-        self.covariance, self.prior, self.across_processes = covariance, prior, False
+        self.covariance, self.prior = covariance, prior
         for name, tensor in covariance.target(train, to).items():
             self.register_buffer(name, tensor)
 
     @property
     def target(self) -> Target:
-        """Where features are moved to."""
+        """The buffers by name."""
         return self._buffers  # type: ignore[return-value]
-
-    def forward(self, x: Tensor, images: Size) -> Tensor:
-        """The features of that many images, matched."""
-        if self.across_processes:
-            return transport_across_processes(self.covariance, x, self.target, self.prior, int(images))
-        return self.covariance.transport(x, self.target, self.prior, images)
 
     def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
         """Conversions keep the statistics in single precision at least, and in double where roots are taken."""
@@ -83,42 +76,42 @@ class SiteMatcher(nn.Module):
         across_processes: bool = False,
     ) -> None:
         super().__init__()
-        self.across_processes = across_processes
-        self.entry, self.prior = entry, Prior(*(entry.covariance.prior if prior is None else prior))
-        self.site = entry.site
+        self.entry, self.site, self.across_processes = entry, entry.site, across_processes
+        self.prior = Prior(*(entry.covariance.prior if prior is None else prior))
         self.parts = nn.ModuleList(self._parts(entry.site.shape)).to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """The tensor with its features matched; an empty batch is returned as it is."""
+        parts: Iterable[nn.Module] = self.parts
         if not torch.compiler.is_compiling():
             if len(x) == 0 and not self.across_processes:
                 return x
             if tuple(x.shape[1:]) != self.site.shape:
-                return self._resized(x)
-        return self._matched(x, self.parts)
-
-    def _matched(self, x: Tensor, matchers: Sequence[nn.Module] | nn.ModuleList) -> Tensor:
-        layout, images = self.site.layout, x.shape[0] // self.site.per_image
+                parts = self._resized(x)
+        layout, images, moved = self.site.layout, x.shape[0] // self.site.per_image, []
         with measuring_at(self.site, x):
-            return layout.join([m(part, images) for m, part in zip(matchers, layout.split(x), strict=True)])
+            for part, features in zip(parts, layout.split(x), strict=True):
+                assert isinstance(part, PartTarget)
+                arguments = features, part.target, part.prior, images
+                if self.across_processes:
+                    moved.append(transport_across_processes(part.covariance, *arguments))
+                else:
+                    moved.append(part.covariance.transport(*arguments))
+        return layout.join(moved)
 
-    def _parts(self, shape: Sequence[int]) -> list[PartMatcher]:
-        """A matcher for each part of tensors of that shape."""
+    def _parts(self, shape: Sequence[int]) -> list[PartTarget]:
+        """The targets of the parts of tensors of that shape."""
         parts = zip(self.entry.structures(), self.site.layout.spaces(shape), strict=True)
-        matchers = [PartMatcher(*structure, to, self.prior) for structure, to in parts]
-        for matcher in matchers:
-            matcher.across_processes = self.across_processes
-        return matchers
+        return [PartTarget(*structure, to, self.prior) for structure, to in parts]
 
-    def _resized(self, x: Tensor) -> Tensor:
-        """Match a map of another size than the one that was fitted."""
-        shape, fitted = tuple(x.shape[1:]), self.site.shape
-        layout, resizable = self.site.layout, isinstance(self.entry.covariance, Spectrum | ChannelMoments)
-        channel = layout.channel - 1
+    def _resized(self, x: Tensor) -> list[PartTarget]:
+        """The targets for a map of another size than the one that was fitted."""
+        shape, fitted, layout = tuple(x.shape[1:]), self.site.shape, self.site.layout
+        resizable, channel = isinstance(self.entry.covariance, Spectrum | ChannelMoments), layout.channel - 1
         if layout.grid or not resizable or len(shape) != len(fitted) or shape[channel] != fitted[channel]:
             self.site.check_shape(x)
         like = next(self.buffers())
-        return self._matched(x, [part.to(like.device, like.dtype) for part in self._parts(shape)])
+        return [part.to(like.device, like.dtype) for part in self._parts(shape)]
 
 
 class FusedSite:
@@ -143,24 +136,19 @@ class FusedSite:
     def __call__(self, x: Tensor) -> Tensor:
         layer, matcher = self.layer, self.matcher
         assert layer is not None
-        if torch.compiler.is_compiling() or self._is_watched(x) or tuple(x.shape[1:]) != matcher.site.shape:
-            return self._one_after_the_other(x)
-        (part,), images = matcher.parts, len(x) // matcher.site.per_image
-        assert isinstance(part, PartMatcher)
-        assert isinstance(part.covariance, Spectrum)
-        served, overwritten = kernels.serve(x, part.target["mean"]), x.nbytes >= LARGE and self._is_free(x)
-        if not served and not overwritten:
-            return self._one_after_the_other(x)
-        with measuring_at(matcher.site, x):
-            before = channel_affine(layer, x.dtype)
-            if not served:
-                return transport_in_chunks(part.covariance, x, part.target, part.prior, images, before=before)
-            shrinkages, out = shrinkages_for(part.prior, images), x if overwritten else None
-            return kernels.match(x, part.target, shrinkages, before, out)  # type: ignore[arg-type]
-
-    def _one_after_the_other(self, x: Tensor) -> Tensor:
-        assert self.layer is not None
-        matched: Tensor = self.matcher(type(self.layer).forward(self.layer, x))
+        if not (torch.compiler.is_compiling() or self._is_watched(x) or tuple(x.shape[1:]) != matcher.site.shape):
+            (part,), images = matcher.parts, len(x) // matcher.site.per_image
+            assert isinstance(part, PartTarget)
+            assert isinstance(part.covariance, Spectrum)
+            served, overwritten = kernels.serve(x, part.target["mean"]), x.nbytes >= LARGE and self._is_free(x)
+            if served or overwritten:
+                with measuring_at(matcher.site, x):
+                    before = channel_affine(layer, x.dtype)
+                    if not served:
+                        return transport_in_chunks(part.covariance, x, part.target, part.prior, images, before=before)
+                    shrinkages, out = shrinkages_for(part.prior, images), x if overwritten else None
+                    return kernels.match(x, part.target, shrinkages, before, out)  # type: ignore[arg-type]
+        matched: Tensor = matcher(type(layer).forward(layer, x))
         return matched
 
     def _is_watched(self, x: Tensor) -> bool:
@@ -182,7 +170,7 @@ def fused_sites(network: nn.Module, matchers: Mapping[Site, SiteMatcher]) -> dic
     """Operations for those sites that are the output of a BatchNorm."""
 
     def has_dct(matcher: SiteMatcher) -> bool:
-        return all(isinstance(part, PartMatcher) and "matrix0" in part.target for part in matcher.parts)
+        return all(isinstance(part, PartTarget) and "matrix0" in part.target for part in matcher.parts)
 
     return {
         site: FusedSite(matcher)

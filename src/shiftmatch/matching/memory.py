@@ -16,7 +16,7 @@ from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.maps import ImageMap, batchnorm_before, map_of
 from shiftmatch.matching.matched import MatchedModel, check_shapes
-from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
+from shiftmatch.matching.matcher import PartTarget, SiteMatcher, without_autocast
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import content_hash
@@ -134,7 +134,7 @@ class StreamModel(TwinModel):
         inputs = check_images(Inputs(args, kwargs)).on(self.network)
         check_shapes({name: tuple(x.shape[1:]) for name, x in inputs.named(self.network).items()}, self.statistics)
         self._waiting += inputs.images
-        self._measures = self._waiting >= min(self.refresh, max(1, self._counted // GROWTH))
+        self._measures = inputs.images > 0 and self._waiting >= min(self.refresh, max(1, self._counted // GROWTH))
         try:
             with counting_calls():
                 output = self.network(*inputs.args, **inputs.kwargs)
@@ -167,10 +167,7 @@ class StreamModel(TwinModel):
 
     def memory(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The memory as tensors and a header."""
-        if self._waiting:
-            for operation in self._operations.values():
-                operation.absorb()
-            self._waiting = 0
+        self._absorb_waiting()
         known = {name: part.moments for name, part in self._parts.items() if part.moments is not None}
         tensors = {f"{name}|{kind}": getattr(moments, kind) for name, moments in known.items() for kind in KINDS}
         counts = {name: moments.images for name, moments in known.items()}
@@ -206,6 +203,20 @@ class StreamModel(TwinModel):
     def _identity(self) -> str:
         return content_hash([self.statistics.weights, self.statistics.images, list(self.statistics)])
 
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        """Moving or converting this network takes its memory along."""
+        self._absorb_waiting()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for part in self._parts.values():
+            part.prepare()
+        return self
+
+    def _absorb_waiting(self) -> None:
+        if self._waiting:
+            for operation in self._operations.values():
+                operation.absorb()
+            self._waiting = 0
+
     def _forget_waiting(self) -> None:
         self._waiting = 0
         for part in self._parts.values():
@@ -226,15 +237,27 @@ KINDS = ("mean", "variance")
 class _Part:
     """One part of a site in a stream: its moments, features of images that are not in them yet, and its map."""
 
-    def __init__(self, matcher: PartMatcher, before: ChannelAffine | None, space: Sequence[int]) -> None:
+    moments: BatchMoments | None
+    before: ChannelAffine | None
+
+    def __init__(self, matcher: PartTarget, before: ChannelAffine | None, space: Sequence[int]) -> None:
         assert isinstance(matcher.covariance, Spectrum | ChannelMoments)
         self.structure, self.target, self.prior, self.space = matcher.covariance, matcher.target, matcher.prior, space
-        gain, self.unit = torch.ones_like(self.target["variance"]), self.target.get("unit", 1.0)
-        self.before = before and (before[0].to(gain.dtype), before[1].to(gain.dtype))
-        none = GainAndOffset(gain, torch.zeros_like(self.target["mean"]))
-        self.map = map_of(self.structure, self.target, none, space)
-        self.moments: BatchMoments | None = None
+        self.batchnorm, self.moments = before, None
         self.waiting: list[Tensor] = []
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make the map in the precision and on the device of the target."""
+        gain, offset = torch.ones_like(self.target["variance"]), torch.zeros_like(self.target["mean"])
+        self.unit = self.target.get("unit", 1.0)
+        self.before = self.batchnorm and (self.batchnorm[0].to(gain), self.batchnorm[1].to(gain))
+        self.map = map_of(self.structure, self.target, GainAndOffset(gain, offset), self.space)
+        if self.moments is not None:
+            self.moments = BatchMoments(
+                self.moments.mean.to(offset), self.moments.variance.to(gain), self.moments.images
+            )
+            self.update_map()
 
     def absorb(self, window: int, per_image: int) -> None:
         """Add the waiting features to the moments, in which older images fade, and update the map."""
@@ -268,6 +291,8 @@ class _StreamSite:
 
     def __call__(self, x: Tensor) -> Tensor:
         self.site.check_shape(x)
+        if len(x) == 0:
+            return x
         if torch.is_autocast_enabled(x.device.type):
             with without_autocast(x.device.type):
                 return self(x)

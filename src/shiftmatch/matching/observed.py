@@ -119,5 +119,6 @@ class PlainModel(TwinModel):
         self.network = instrument(model, {entry.site: _Observer(entry) for entry in statistics.values()})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        inputs = Inputs(args, kwargs).on(self.network)
         with counting_calls():
-            return self.network(*args, **kwargs)
+            return self.network(*inputs.args, **inputs.kwargs)

@@ -29,19 +29,15 @@ class Covariance(Protocol):
     @property
     def prior(self) -> Prior:
         """How many images the training statistics count for, unless `match` is told otherwise."""
-        ...
 
     def measure(self, x: Features) -> tuple[Moments, ...]:
         """The moments of one batch; those of two batches add."""
-        ...
 
     def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
         """What `transport` needs of the training moments, computed once, for maps of that size."""
-        ...
 
     def transport(self, x: Features, target: Target, prior: Prior, images: Size) -> Features:
         """Move a batch of that many images to the target."""
-        ...
 
 
 @dataclass(frozen=True)

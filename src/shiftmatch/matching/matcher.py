@@ -37,7 +37,8 @@ class PartTarget(nn.Module):
         if isinstance(covariance, Spectrum) and space != to:  # maps of another size than those that were fitted
             train = covariance.resized(train, space, to)
         if isinstance(covariance, Spectrum) and (prior.shape == INFINITY or not to):  # only channel moments are left
-            covariance, train = ChannelMoments(), covariance.channel_moments(train, to)
+            train = covariance.channel_moments(train, to)
+            covariance = ChannelMoments()
         self.covariance, self.prior = covariance, prior
         for name, tensor in covariance.target(train, to).items():
             self.register_buffer(name, tensor)

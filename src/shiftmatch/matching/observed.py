@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, final
 
 from jaxtyping import Float
@@ -91,6 +90,10 @@ class _Observer:
             found += [PartView(*_by_image(image_moments(part), images), train, known) for part, train, known in parts]
         return x
 
+    def before(self, site: nn.Module, args: tuple[Tensor, ...]) -> None:
+        """The hook of a module that is called with the features."""
+        self(args[0])
+
 
 def _by_image(moments: tuple[Tensor, Tensor], images: int) -> tuple[Tensor, Tensor]:
     """The moments of images from those of their windows."""
@@ -103,12 +106,8 @@ def _by_image(moments: tuple[Tensor, Tensor], images: int) -> tuple[Tensor, Tens
 def observable(network: MatchedModel) -> MatchedModel:
     """The same network, whose features can be observed before they are matched."""
     for site in network.sites:
-        site.register_forward_pre_hook(partial(_observe_input, _Observer(site.entry)))  # type: ignore[arg-type]
+        site.register_forward_pre_hook(_Observer(site.entry).before)  # type: ignore[arg-type]
     return network
-
-
-def _observe_input(observer: _Observer, site: nn.Module, args: tuple[Tensor, ...]) -> None:
-    observer(args[0])
 
 
 class PlainModel(TwinModel):

@@ -132,6 +132,17 @@ def test_a_converted_stream_goes_on_with_its_memory(
     assert (converted.images, net.training, next(net.parameters()).dtype) == (60, False, torch.float64)
 
 
+def test_a_memory_goes_to_a_stream_of_another_precision(
+    net: InPlaceNet, statistics: sm.Statistics, x: Tensor, tmp_path: Path
+) -> None:
+    first, second = sm.stream(net, statistics), sm.stream(net, statistics).float()
+    first(x[:20])
+    first.save_memory(tmp_path / "memory")
+    second.load_memory(tmp_path / "memory")
+    for image in x[20:24].split(1):
+        assert_close(second(image).double(), first(image), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("strength", ["full", "moments", "auto"])
 def test_an_empty_batch_changes_nothing(net: InPlaceNet, unaware: sm.Statistics, x: Tensor, strength: str) -> None:
     camera, other = (sm.stream(net, unaware, strength=strength) for _ in range(2))  # type: ignore[call-overload]

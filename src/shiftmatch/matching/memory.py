@@ -192,7 +192,7 @@ class StreamModel(TwinModel):
         self.images, self.changes = memory.images, memory.changes
         for name, moments in memory.moments.items():
             self._parts[name].moments = moments
-            self._parts[name].update_map()
+            self._parts[name].prepare()
 
     @property
     def _counted(self) -> int:
@@ -248,7 +248,7 @@ class _Part:
         self.prepare()
 
     def prepare(self) -> None:
-        """Make the map in the precision and on the device of the target."""
+        """Make the map in the precision and on the device of the target, where the moments are taken, too."""
         gain, offset = torch.ones_like(self.target["variance"]), torch.zeros_like(self.target["mean"])
         self.unit = self.target.get("unit", 1.0)
         self.before = self.batchnorm and (self.batchnorm[0].to(gain), self.batchnorm[1].to(gain))

@@ -134,6 +134,7 @@ class AutoMatchedModel(EvalModel):
         full: the network, matched in full.
 
     >>> import shiftmatch as sm
+    >>> from torch import nn
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
     >>> images = torch.randn(200, 3, 8, 8)
     >>> safe = sm.match(net, sm.fit(net, images), strength="auto")

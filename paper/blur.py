@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from paper.claims import CLEAN, Claim, stated
 from paper.run import Figures, Root
-from shiftmatch.core.covariance import Covariance, SpatialKronecker, Spectrum
+from shiftmatch.core.covariance import Covariance, SpatialKronecker
+from shiftmatch.core.spectrum import Spectrum
 from shiftmatch.data.inventory import load
 from shiftmatch.evaluation.scores import Mean, Score, Scores
 from shiftmatch.matching.match import fit, match

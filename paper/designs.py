@@ -32,12 +32,11 @@ from shiftmatch.data.images import Labelled
 from shiftmatch.data.inventory import load
 from shiftmatch.evaluation.scores import Score, Scores
 from shiftmatch.evaluation.suites import Suite
-from shiftmatch.matching.decision import decide
 from shiftmatch.matching.instrument import instrument
 from shiftmatch.matching.match import fit, match
 from shiftmatch.matching.matcher import SiteMatcher
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.matching.strength import nested_family
+from shiftmatch.matching.strength import decide, nested_family
 from shiftmatch.metrics.registry import measure
 from shiftmatch.report.figures import heat_map
 from shiftmatch.utils.hashing import content_hash

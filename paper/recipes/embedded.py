@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from shiftmatch import data, embedded
-from shiftmatch.core.covariance import Spectrum, covariance_named
+from shiftmatch.core.covariance import covariance_named
+from shiftmatch.core.spectrum import Spectrum
 from shiftmatch.matching.match import fit
 from shiftmatch.matching.members import save_members
 from shiftmatch.matching.statistics import Statistics

@@ -15,30 +15,27 @@ from shiftmatch import errors, metrics, models, samplers
 from shiftmatch.core.covariance import (
     ChannelCovariance,
     ChannelJoint,
-    ChannelMoments,
     Covariance,
     Dense,
     Kronecker,
     SpatialFull,
     SpatialKronecker,
-    Spectrum,
     ViewCovariance,
     register_covariance,
 )
 from shiftmatch.core.linalg import EigenvalueFloor, Regularisation
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum
 from shiftmatch.core.views import View
 from shiftmatch.evaluation.scores import Scores
 from shiftmatch.matching.average import average
 from shiftmatch.matching.batchnorm import adapt_batchnorm
 from shiftmatch.matching.diagnosis import Diagnosis, diagnose
-from shiftmatch.matching.match import MatchedModel, fit, match
+from shiftmatch.matching.match import MatchedModel, Preset, fit, match, paper
 from shiftmatch.matching.matched import load
 from shiftmatch.matching.members import fit_members, load_members, match_members
 from shiftmatch.matching.memory import StreamModel
-from shiftmatch.matching.presets import Preset, paper
-from shiftmatch.matching.selection import sites
-from shiftmatch.matching.site import Layout, Site, Sites
+from shiftmatch.matching.sites import Layout, Site, Sites, sites
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.stream import AutoStreamModel, stream
 from shiftmatch.matching.strength import AutoMatchedModel

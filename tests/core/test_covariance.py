@@ -13,18 +13,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from shiftmatch.core import views
-from shiftmatch.core.covariance import (
-    STRUCTURES,
-    ChannelMoments,
-    Covariance,
-    Dense,
-    Kronecker,
-    Prior,
-    SpatialFull,
-    SpatialKronecker,
-    Spectrum,
-)
+from shiftmatch.core.covariance import STRUCTURES, Covariance, Dense, Kronecker, SpatialFull, SpatialKronecker
 from shiftmatch.core.linalg import EigenvalueFloor, Regularisation
+from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum
 from shiftmatch.errors import InputError, NonFiniteError
 
 EXACT = Regularisation(test=EigenvalueFloor(), train=EigenvalueFloor())  # no jitter

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 import shiftmatch as sm
 from shiftmatch.core import kernels
-from shiftmatch.core.covariance import Prior, Spectrum
+from shiftmatch.core.spectrum import Prior, Spectrum
 from shiftmatch.errors import NonFiniteError
 
 pytestmark = pytest.mark.skipif(kernels._kernels is None, reason="the kernels were not built here")

@@ -7,7 +7,7 @@ from randomness import maps, randn
 from references import slow
 from torch.testing import assert_close
 
-from shiftmatch.core.covariance import ChannelMoments, Prior, Spectrum
+from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum
 from shiftmatch.errors import InputError
 
 INFINITY = float("inf")

@@ -20,6 +20,26 @@ with torch.no_grad():
 assert counter.frame_count <= 3, counter.frame_count
 """
 
+CALLED_TWICE = """
+import torch
+from torch import nn
+import shiftmatch as sm
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.last = nn.Conv2d(3, 3, 3, padding=1), nn.Linear(3, 4)
+    def forward(self, x):
+        return self.last(self.conv(self.conv(x).relu()).relu().mean((2, 3)))
+net, x = Twice().eval(), torch.randn(50, 3, 8, 8)
+robust = sm.match(net, sm.fit(net, x, progress=False))
+assert list(robust.statistics) == ["input", "conv", "conv#2"]
+for network in (robust, sm.freeze(robust, x)):
+    expected = network(2 * x)
+    torch.testing.assert_close(torch.compile(network, backend="eager")(2 * x), expected, rtol=1e-5, atol=1e-5)
+    exported = torch.export.export(network, (x,)).module()
+    torch.testing.assert_close(exported(2 * x), expected, rtol=1e-5, atol=1e-5)
+"""
+
 FAILED_EXPORT = """
 from contextlib import suppress
 import torch
@@ -48,7 +68,7 @@ assert torch.equal(robust(x), same(x))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", [COMPILE, FAILED_EXPORT], ids=["compile", "failed export"])
+@pytest.mark.parametrize("script", [COMPILE, CALLED_TWICE, FAILED_EXPORT], ids=["compile", "twice", "failed export"])
 def test_in_a_process_of_its_own(script: str) -> None:
     paths = [str(HERE), *sys.path]
     code = f"import sys; sys.path[:0] = {paths!r}\n{script}"

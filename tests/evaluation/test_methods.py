@@ -6,7 +6,8 @@ from networks import GroupNormNet, SmallBatchNormNet
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from shiftmatch.core.covariance import ChannelMoments, Covariance, SpatialKronecker, Spectrum
+from shiftmatch.core.covariance import Covariance, SpatialKronecker
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.methods import DEFAULT, METHODS, PRIOR_IMAGES, method_named, predictor
 from shiftmatch.matching.average import average

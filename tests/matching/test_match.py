@@ -21,8 +21,9 @@ from torch.testing import assert_close
 
 import shiftmatch as sm
 from shiftmatch import models
-from shiftmatch.core.covariance import STRUCTURES, Prior
+from shiftmatch.core.covariance import STRUCTURES
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.spectrum import Prior
 from shiftmatch.core.views import Target
 from shiftmatch.errors import (
     BatchTooSmallError,
@@ -205,6 +206,14 @@ class TestBadInput:
     def test_empty_loader(self) -> None:
         with pytest.raises(BatchTooSmallError, match="empty"):
             sm.fit(ready(InPlaceNet), [], progress=False)
+        with pytest.raises(BatchTooSmallError, match="empty"):
+            sm.fit(ready(InPlaceNet), [train_images()[:0]], progress=False)
+
+    def test_empty_batches_are_left_out(self) -> None:
+        net, x = ready(InPlaceNet), train_images()
+        found = sm.fit(net, [x[:0], x, x[:0]], progress=False)
+        assert found.images == len(x)
+        assert torch.equal(found["input"].parts[0][0].mean, sm.fit(net, [x], progress=False)["input"].parts[0][0].mean)
 
     def test_one_image(self) -> None:
         net, x = ready(InPlaceNet), train_images()

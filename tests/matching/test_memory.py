@@ -47,7 +47,7 @@ def test_a_change_is_noticed_and_forgotten_faster(net: InPlaceNet, statistics: s
         last = camera(image[None])
     assert camera.changes == 1
     slow = sm.stream(net, statistics)
-    slow._notice = lambda looks: None  # type: ignore[method-assign]
+    slow._notice = lambda features: None  # type: ignore[method-assign]
     for image in [*before, *after]:
         unaware = slow(image[None])
     wanted = sm.match(net, statistics)(after)[-1:]

@@ -57,14 +57,14 @@ def test_decisions_are_made_seldom_and_begin_anew_after_a_change(
     net: InPlaceNet, statistics: sm.Statistics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     camera, count = sm.stream(net, statistics, strength="auto", window=80), 0
-    decided = type(camera)._decided
+    decided = type(camera).explain
 
     def counted(self: sm.AutoStreamModel) -> object:
         nonlocal count
         count += 1
         return decided(self)
 
-    monkeypatch.setattr(type(camera), "_decided", counted)
+    monkeypatch.setattr(type(camera), "explain", counted)
     for image in maps(200, 3, 8, 8, seed=1).split(1):
         camera(image)
     assert count < 60
@@ -115,3 +115,44 @@ def test_a_memory_that_is_refused_changes_nothing(
 def test_other_strengths_are_refused(net: InPlaceNet, statistics: sm.Statistics) -> None:
     with pytest.raises(InputError, match="'moments' or 'auto'; got 'half'"):
         sm.stream(net, statistics, strength="half")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("strength", ["full", "moments", "auto"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_converted_stream_goes_on_with_its_memory(
+    net: InPlaceNet, unaware: sm.Statistics, x: Tensor, strength: str, dtype: torch.dtype
+) -> None:
+    tolerance = 1e-3 if dtype == torch.float32 else 0.1
+    converted, same = (sm.stream(net, unaware, strength=strength) for _ in range(2))  # type: ignore[call-overload]
+    for camera in (converted, same):
+        camera(x[:20])
+    found, expected = converted.to(dtype)(x[20:]), same(x[20:])
+    assert found.dtype == dtype
+    assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+    assert (converted.images, net.training, next(net.parameters()).dtype) == (60, False, torch.float64)
+
+
+def test_a_memory_goes_to_a_stream_of_another_precision(
+    net: InPlaceNet, statistics: sm.Statistics, x: Tensor, tmp_path: Path
+) -> None:
+    first, second = sm.stream(net, statistics), sm.stream(net, statistics).float()
+    first(x[:20])
+    first.save_memory(tmp_path / "memory")
+    second.load_memory(tmp_path / "memory")
+    for image in x[20:24].split(1):
+        assert_close(second(image).double(), first(image), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("strength", ["full", "moments", "auto"])
+def test_an_empty_batch_changes_nothing(net: InPlaceNet, unaware: sm.Statistics, x: Tensor, strength: str) -> None:
+    camera, other = (sm.stream(net, unaware, strength=strength) for _ in range(2))  # type: ignore[call-overload]
+    for batch in (x[:20], x[20:25]):
+        assert camera(x[:0]).shape == (0, 5)
+        assert torch.equal(camera(batch), other(batch))
+    assert camera.images == 25
+
+
+@pytest.mark.parametrize("strength", ["full", "auto"])
+def test_a_stream_is_in_evaluation_mode(net: InPlaceNet, statistics: sm.Statistics, strength: str) -> None:
+    camera = sm.stream(net, statistics, strength=strength)  # type: ignore[call-overload]
+    assert not camera.train().training

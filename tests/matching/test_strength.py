@@ -103,3 +103,30 @@ def test_what_cannot_be_decided_is_refused(net: InPlaceNet, statistics: sm.Stati
     for bad in ("strong", 2, -0.5):
         with pytest.raises(InputError, match="strength"):
             sm.match(net, statistics, strength=bad)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def mixed() -> Tensor:
+    """Every third image is dim."""
+    x = maps(90, 3, 8, 8, seed=1)
+    x[::3] /= 6
+    return x
+
+
+def test_each_group_is_matched_by_itself(net: InPlaceNet, statistics: sm.Statistics, mixed: Tensor) -> None:
+    robust = sm.match(net, statistics, strength="auto")
+    dim = torch.arange(90) % 3 == 0
+    found = robust(mixed)
+    for part in (dim, ~dim):
+        assert torch.equal(found[part], robust(mixed[part]))
+    decision = robust.explain(mixed)
+    assert [group.images for group in decision.groups] == [30, 60]
+    assert sum(decision.weights.values()) == pytest.approx(1)
+    assert "2 groups (30, 60), which are matched apart. Group 1: " in str(decision)
+
+
+def test_inputs_by_keyword_and_other_sizes(net: InPlaceNet, statistics: sm.Statistics, mixed: Tensor) -> None:
+    robust = sm.match(net, statistics, strength="auto")
+    assert torch.equal(robust(x=mixed), robust(mixed))
+    with pytest.warns(sm.errors.OtherSizeWarning):
+        assert robust(maps(30, 3, 10, 10)).shape == (30, 5)

@@ -87,7 +87,7 @@ def sites(
     """
     from shiftmatch.cli.loading import example_of, open_network
     from shiftmatch.cli.preparing import check_runs
-    from shiftmatch.matching.selection import sites as find
+    from shiftmatch.matching.sites import sites as find
 
     model, example = open_network(network, device=device), example_of(shape).to(device)
     check_runs(model, example, "Give the shape of one of its inputs: channels x rows x columns.")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 from math import pi, prod
-from typing import Protocol, final
+from typing import final
 
 import torch
 from jaxtyping import Float
@@ -16,22 +16,6 @@ Coefficients = Tensor
 
 SMALL_MAP = 64
 """Maps of so many positions are transformed by one product; for larger ones a product per axis is faster."""
-
-
-class Basis(Protocol):
-    """An orthonormal transform of all axes of space."""
-
-    def matrices(self, space: Sequence[int]) -> list[Tensor]:
-        """What the transform needs for maps of that size, in double precision."""
-
-    def forward(self, x: Features, matrices: Sequence[Tensor]) -> Coefficients:
-        """Features to coefficients."""
-
-    def inverse(self, z: Coefficients, matrices: Sequence[Tensor], space: Sequence[int]) -> Features:
-        """Coefficients to features."""
-
-    def multiplicity(self, space: Sequence[int]) -> Float[Tensor, "*frequencies"]:
-        """How many real coordinates of the whole transform each coefficient represents."""
 
 
 def dct_matrix(side: int) -> Float[Tensor, "i j"]:
@@ -47,26 +31,29 @@ def dct_matrix(side: int) -> Float[Tensor, "i j"]:
 
 @final
 class DCT:
-    """The cosine transform along every axis: real, and without the wrap-around of the Fourier transform."""
+    """The orthonormal cosine transform along every spatial axis: real, and without wrap-around."""
 
     def matrices(self, space: Sequence[int]) -> list[Tensor]:
-        """One for every axis, or the Kronecker product of all for a small map."""
+        """What the transform needs for maps of that size: a matrix per axis, or their Kronecker product if small."""
         axes = [dct_matrix(side) for side in space]
         return [reduce(torch.kron, axes)] if axes and prod(space) <= SMALL_MAP else axes
 
     def forward(self, x: Features, matrices: Sequence[Tensor]) -> Coefficients:
+        """Features to coefficients."""
         return _along_axes(x, matrices)
 
     def inverse(self, z: Coefficients, matrices: Sequence[Tensor], space: Sequence[int]) -> Features:
+        """Coefficients to features."""
         return _along_axes(z, [matrix.mT for matrix in matrices])
 
     def multiplicity(self, space: Sequence[int]) -> Float[Tensor, "*frequencies"]:
+        """How many real coordinates of the whole transform each coefficient represents."""
         return torch.ones(tuple(space), dtype=torch.float64)
 
 
 @final
 class DFT:
-    """The Fourier transform: exact where images wrap around."""
+    """The Fourier transform, with the same methods: exact where images wrap around."""
 
     def matrices(self, space: Sequence[int]) -> list[Tensor]:
         return []
@@ -91,7 +78,7 @@ class DFT:
         return half.expand(*others, -1).clone()
 
 
-BASES: dict[str, Basis] = {"dct": DCT(), "dft": DFT()}
+BASES: dict[str, DCT | DFT] = {"dct": DCT(), "dft": DFT()}
 
 
 def _along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
@@ -109,7 +96,7 @@ def _along_axes(x: Tensor, matrices: Sequence[Tensor]) -> Tensor:
 
 
 def multiply_into(out: Tensor, x: Tensor, matrices: Sequence[Tensor], scratch: Tensor) -> None:
-    """What `forward` of the DCT gives, in memory that is there already: allocating it costs more than the products.
+    """`DCT.forward` into memory that is already allocated: allocating it costs more than the products.
 
     All tensors are contiguous. Products go to `scratch` and to `out` in turn, and the last one to `out`; so `x` may be
     `out` itself for an even number of matrices, and `scratch` for an odd one.

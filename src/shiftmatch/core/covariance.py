@@ -13,24 +13,6 @@ from shiftmatch.core.views import Target, View, measure_views, target_of, transp
 from shiftmatch.errors import InputError
 from shiftmatch.shapes import Features, Size
 
-__all__ = [
-    "CHANNEL",
-    "STRUCTURES",
-    "ChannelCovariance",
-    "ChannelJoint",
-    "ChannelMoments",
-    "Covariance",
-    "Dense",
-    "Kronecker",
-    "Prior",
-    "SpatialFull",
-    "SpatialKronecker",
-    "Spectrum",
-    "ViewCovariance",
-    "covariance_named",
-    "register_covariance",
-]
-
 C = TypeVar("C")
 
 CHANNEL = 1  # axis 0 of features (b c *spatial) holds the images, axis 1 the channels, the rest is space
@@ -47,26 +29,26 @@ class Covariance(Protocol):
     @property
     def prior(self) -> Prior:
         """How many images the training statistics count for, unless `match` is told otherwise."""
-        ...
 
     def measure(self, x: Features) -> tuple[Moments, ...]:
         """The moments of one batch; those of two batches add."""
-        ...
 
     def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
         """What `transport` needs of the training moments, computed once, for maps of that size."""
-        ...
 
     def transport(self, x: Features, target: Target, prior: Prior, images: Size) -> Features:
         """Move a batch of that many images to the target."""
-        ...
 
 
+@dataclass(frozen=True)
 class ViewCovariance:
     """Base of the structures that are whitened and recoloured as matrices, view by view.
 
-    A structure says which `views` features have; with `one_shot` all are measured on the same features, rather than
-    each on what the one before has matched.
+    A structure says which `views` features have. Each view is measured on what the one before has matched; with
+    `one_shot` all are measured on the same features.
+
+    Args:
+        regularisation: what keeps the covariances of the batch and of training away from singular.
 
     >>> class Rows(ViewCovariance):
     ...     def views(self, dimensions):
@@ -75,7 +57,7 @@ class ViewCovariance:
     (View(along=(2,), group=(1,), columns=()),)
     """
 
-    regularisation: Regularisation
+    regularisation: Regularisation = field(default_factory=Regularisation)
     one_shot: ClassVar[bool] = False
     prior: ClassVar[Prior] = Prior(0.0, 0.0)
 
@@ -102,6 +84,7 @@ class ViewCovariance:
 
 
 _DENSE = (View(along=(CHANNEL,)),)
+"""The view of features without space."""
 
 
 def _space(ndim: int) -> range:
@@ -122,8 +105,6 @@ class SpatialKronecker(ViewCovariance):
     (View(along=(2,), group=(1,), columns=()), View(along=(3,), group=(1,), columns=()))
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return tuple(View(along=(axis,), group=(CHANNEL,)) for axis in _space(ndim)) or _DENSE
 
@@ -140,7 +121,6 @@ class Kronecker(ViewCovariance):
     (View(along=(2,), group=(1,), columns=(3,)), View(along=(3,), group=(1,), columns=(2,)))
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
     one_shot: ClassVar[bool] = True
 
     def views(self, ndim: int) -> tuple[View, ...]:
@@ -161,8 +141,6 @@ class SpatialFull(ViewCovariance):
     (View(along=(2, 3), group=(1,), columns=()),)
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return (View(along=tuple(_space(ndim)), group=(CHANNEL,)),) if _space(ndim) else _DENSE
 
@@ -178,8 +156,6 @@ class ChannelJoint(ViewCovariance):
     >>> ChannelJoint().views(4)
     (View(along=(2,), group=(), columns=(1,)), View(along=(3,), group=(), columns=(1,)))
     """
-
-    regularisation: Regularisation = field(default_factory=Regularisation)
 
     def views(self, ndim: int) -> tuple[View, ...]:
         return tuple(View(along=(axis,), columns=(CHANNEL,)) for axis in _space(ndim)) or _DENSE
@@ -197,8 +173,6 @@ class ChannelCovariance(ViewCovariance):
     (View(along=(1,), group=(), columns=()),)
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return _DENSE
 
@@ -215,13 +189,13 @@ class Dense(ViewCovariance):
     (View(along=(1, 2, 3), group=(), columns=()),)
     """
 
-    regularisation: Regularisation = field(default_factory=Regularisation)
-
     def views(self, ndim: int) -> tuple[View, ...]:
         return (View(along=tuple(range(CHANNEL, ndim))),)
 
 
-STRUCTURES: dict[str, type[Any]] = {}
+_BUILT_IN = (Spectrum, ChannelMoments, SpatialKronecker, Kronecker, SpatialFull, ChannelJoint, ChannelCovariance, Dense)
+
+STRUCTURES: dict[str, type[Any]] = {structure.__name__: structure for structure in _BUILT_IN}
 """Structures by name, as files and the command line call them."""
 
 
@@ -236,13 +210,6 @@ def register_covariance(structure: type[C]) -> type[C]:
     """
     STRUCTURES[structure.__name__] = structure
     return structure
-
-
-for _structure in (
-    *(Spectrum, ChannelMoments, SpatialKronecker, Kronecker),
-    *(SpatialFull, ChannelJoint, ChannelCovariance, Dense),
-):
-    register_covariance(_structure)
 
 
 def covariance_named(name: str) -> Covariance:

@@ -1,39 +1,31 @@
-"""How far apart two sets of features are, and how far sampling error would take them; the fingerprint of one image."""
+"""How far apart two sets of features are, and how far sampling error would take them."""
 
 from math import hypot, inf
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.core.basis import DCT
+from shiftmatch.core.fingerprint import band_masks, radius_of
 from shiftmatch.core.linalg import EigenvalueFloor, sym_power
-from shiftmatch.core.moments import Moments, to_float64
-from shiftmatch.core.views import NOT_FINITE, chunks, compute_dtype
+from shiftmatch.core.moments import NOT_FINITE, Moments, to_float64
+from shiftmatch.core.views import chunks, compute_dtype
 from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Features
 
 EXACT = EigenvalueFloor(rtol=0.0)
-"""Square roots stay finite without a floor."""
+"""No floor: square roots stay finite without one."""
 
 ENERGY_RTOL = 1e-4
 """Added to energies, relative to those of training, so that bands without any have a logarithm."""
 
 LIMIT_SCORE = 4.5
-"""The standard score up to which sampling explains a distance, where those of all sites are looked at."""
+"""Up to this standard score sampling error explains a distance; the distances of all sites are tested at once."""
 
 NEGLIGIBLE = 1e-6
 """The limit where images do not vary at all."""
-
-BANDS = 6
-"""Bands of frequency, each half an octave wide; the first takes all frequencies below, the last all above."""
-
-ENERGY_FLOOR = 1e-4
-"""Added to energies, so that an empty band has a logarithm: about the rounding of pixels, in standardised inputs."""
-
-MAX_CHANNELS = 16
-"""Inputs with more channels have no fingerprint kept: its covariance would outgrow what it is for."""
 
 
 def shift(test: Moments, train: Moments) -> float:
@@ -59,7 +51,7 @@ def _trace(moments: Moments) -> torch.Tensor:
 
 
 class Distance(NamedTuple):
-    """How far a batch is from training, how far sampling error may take it, and the standard score of the distance."""
+    """The distance of a batch from training, the limit of sampling error, and the standard score of the distance."""
 
     value: float
     limit: float
@@ -67,7 +59,7 @@ class Distance(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether sampling explains it."""
+        """Whether sampling error explains it."""
         return self.value <= self.limit
 
 
@@ -93,10 +85,10 @@ class SiteShift(NamedTuple):
 
 
 def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
-    """How far a batch of so many images is from training, whose moments are those of a spectrum.
+    """How far a batch of so many images is from training, given the training moments of the spectrum.
 
-    Each image has a level and energies of its own, and the moments of the spectrum tell their mean in training. How
-    much they vary is seen in the batch, image by image, because positions in an image are not independent.
+    Each image has a level and energies of its own; the training moments give their means. Their variance is estimated
+    from the images of the batch, because positions within an image are not independent.
 
     >>> noise = torch.randn(600, 2, 8, 8)
     >>> z = DCT().forward(noise[:500], [m.float() for m in DCT().matrices((8, 8))]).flatten(1).double().mT
@@ -106,7 +98,7 @@ def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
     """
     masks = band_masks(tuple(x.shape[2:])) if x.ndim > 2 else torch.zeros(0, 1)
     masks = masks[masks.any(-1)].to(x.device, torch.float64)
-    channels, trust = x.shape[1], 1 / images + 1 / train.count
+    channels, error_scale = x.shape[1], 1 / images + 1 / train.count
     usual_mean, usual = (m.reshape(channels, -1).to(x.device) for m in (train.mean, train.scatter / train.count))
     frequencies, tiny = usual.shape[-1], torch.finfo(usual.dtype).tiny
     level, energy = _per_image(x, usual_mean, masks, images)
@@ -123,11 +115,11 @@ def site_shift(x: Features, train: Moments, images: int) -> SiteShift:
     if len(size) > 1:
         unusual.append(_root_mean_square(((energy + floor) / (usual + floor)).log().flatten(1)))
     total, varied_total = _log_ratio(energy @ share[:, None], usual @ share[:, None], floor)
-    error = (varied.mean(1) - varied.mean((0, 1))).square().mean(0).mul(trust).sqrt()
+    error = (varied.mean(1) - varied.mean((0, 1))).square().mean(0).mul(error_scale).sqrt()
     return SiteShift(
-        _distance(level.mean(0), level, trust),
-        _distance(total.flatten(), varied_total.flatten(1), trust),
-        _distance((gain - total).flatten(), (varied - varied_total).flatten(1), trust),
+        _distance(level.mean(0), level, error_scale),
+        _distance(total.flatten(), varied_total.flatten(1), error_scale),
+        _distance((gain - total).flatten(), (varied - varied_total).flatten(1), error_scale),
         level.mean(0),
         gain,
         error,
@@ -151,10 +143,10 @@ def channel_distances(
     """
     centre, usual = train.mean[:, 0, 0], train.covariance[:, 0, 0]
     floor = ENERGY_RTOL * usual.mean() + torch.finfo(usual.dtype).tiny
-    away, trust = to_float64(mean, "cpu") - centre, 1 / len(mean) + 1 / images
+    away, error_scale = to_float64(mean, "cpu") - centre, 1 / len(mean) + 1 / images
     level, energy = away / (usual + floor).sqrt(), (to_float64(variance, "cpu") + away.square())[..., None]
     gain, varied = _log_ratio(energy, usual[:, None], floor)
-    return _distance(level.mean(0), level, trust), _distance(gain.flatten(), varied.flatten(1), trust)
+    return _distance(level.mean(0), level, error_scale), _distance(gain.flatten(), varied.flatten(1), error_scale)
 
 
 def _per_image(
@@ -188,13 +180,13 @@ def _log_ratio(energy: Tensor, usual: Tensor, floor: Tensor) -> tuple[Tensor, Te
     return (found / (usual + floor)).log(), (energy + floor) / found
 
 
-def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], trust: float) -> Distance:
-    """√(|δ|² / d), with the limit that sampling error keeps to.
+def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], error_scale: float) -> Distance:
+    """√(|δ|² / d), and the limit up to which sampling error explains it.
 
     δ is a mean over images, which vary by C; without a shift |δ|² has mean tr C and variance 2 tr C², and is nearly a
     multiple of χ² (Satterthwaite), whose cube root is nearly Gaussian (Wilson and Hilferty).
     """
-    deviations = (varied - varied.mean(0)) * (trust / max(len(varied) - 1, 1)) ** 0.5
+    deviations = (varied - varied.mean(0)) * (error_scale / max(len(varied) - 1, 1)) ** 0.5
     expected, gram = deviations.square().sum(), deviations @ deviations.mT
     squares = gram.square().sum()
     value = float(moved.square().mean().sqrt())
@@ -204,46 +196,3 @@ def _distance(moved: Float[Tensor, "d"], varied: Float[Tensor, "n d"], trust: fl
     score = ((moved.square().sum() / expected) ** (1 / 3) - (1 - width.square())) / width
     limit = expected * (1 - width.square() + LIMIT_SCORE * width) ** 3
     return Distance(value, float((limit / len(moved)).sqrt()), float(score))
-
-
-def fingerprint(images: Features) -> Float[Tensor, "b d"]:
-    """Per channel, the log of the mean energy in each band of frequency; then the channels' means.
-
-    Each image has its own: log(ε + mean over the band of z²) with z its cosine transform. Three channels give 21
-    numbers. Features without space have means alone.
-
-    >>> fingerprint(torch.randn(5, 3, 8, 8)).shape
-    torch.Size([5, 21])
-    """
-    x, space = images.detach().to(compute_dtype(images)), images.shape[2:]
-    if not space:
-        return x
-    basis = DCT()
-    z = basis.forward(x, [matrix.to(x.device, x.dtype) for matrix in basis.matrices(space)]).flatten(2)
-    weights = band_masks(tuple(space)).to(z.device, z.dtype)
-    energy = z.square() @ (weights / weights.sum(-1, keepdim=True).clamp_min(1)).mT
-    return torch.cat([(energy + ENERGY_FLOOR).log().flatten(1), z[..., 0] / z.shape[-1] ** 0.5], dim=-1)
-
-
-def band_masks(space: tuple[int, ...], bands: int = BANDS) -> Bool[Tensor, "band frequency"]:
-    """Which frequencies of the cosine transform are in which band; the zero frequency is in none.
-
-    >>> band_masks((8, 8)).sum(-1)
-    tensor([ 2,  1,  4,  7, 15, 34])
-    """
-    radius = radius_of(space)
-    edges = 2 ** (0.5 * (torch.arange(1, bands) - bands))
-    return (torch.bucketize(radius, edges, right=True) == torch.arange(bands)[:, None]) & (radius > 0)
-
-
-def radius_of(space: tuple[int, ...]) -> Float[Tensor, "frequency"]:
-    """How fine every frequency is: 1 along an axis is half a cycle per pixel."""
-    grids = torch.meshgrid(*(torch.arange(side) / side for side in space), indexing="ij")
-    return torch.stack([grid.flatten() for grid in grids]).square().sum(0).sqrt()
-
-
-def measure_fingerprint(images: Features) -> Moments | None:
-    """Mean and covariance of the fingerprints of images; nothing for inputs that are not images."""
-    if images.ndim < 3 or images.shape[1] > MAX_CHANNELS:
-        return None
-    return Moments.of(fingerprint(images).mT[:, None]).to("cpu")

@@ -1,9 +1,8 @@
-"""The spectrum of images in one compiled call: an optional twin of the formulas in spectrum.py, with equal results.
+"""The formulas of spectrum.py in one compiled call per site, with equal results; optional.
 
-It is built from `_kernels.c` where a C compiler is found, and left out silently where not; SHIFTMATCH_PURE=1 leaves it
-out too. It serves images in single precision on the CPU, contiguous or with channels last, that nobody
-differentiates, traces or compiles.
-All others take the way of PyTorch's operations.
+The kernels are built from `_kernels.c` where a C compiler is found, and left out silently where not; SHIFTMATCH_PURE=1
+leaves them out, too. They take images in single precision on the CPU, contiguous or with channels last, without
+gradients, tracing or compilation. All other features take PyTorch's operations.
 """
 
 import os
@@ -16,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from shiftmatch.core.basis import dct_matrix
-from shiftmatch.core.moments import CONSTANT_RTOL
-from shiftmatch.core.views import NOT_FINITE, Target
+from shiftmatch.core.moments import CONSTANT_RTOL, NOT_FINITE
+from shiftmatch.core.views import Target
 from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Images
 
@@ -41,7 +40,7 @@ _kernels = _load()
 
 
 def serve(x: Tensor, *others: Tensor) -> bool:
-    """Whether the kernels can take these features; what else they read is in single precision and contiguous too."""
+    """Whether the kernels can take these features, and the other tensors that they would read."""
     return (
         _kernels is not None
         and type(x) is Tensor
@@ -65,7 +64,7 @@ def match(
     before: tuple[Tensor, Tensor] | None = None,
     out: Images | None = None,
 ) -> Images:
-    """`Spectrum.transport` of served features, of which scale and shift may be taken `before`; `out` may be `x`."""
+    """`Spectrum.transport`. Channels are scaled and shifted `before`, if that is given; `out` may be `x`."""
     assert _kernels is not None
     out, known = torch.empty_like(x) if out is None else out, tuple(target[name].data_ptr() for name in TARGET)
     affine = (before[0].data_ptr(), before[1].data_ptr()) if before else (0, 0)
@@ -76,11 +75,11 @@ def match(
 
 
 TARGET = ("mean", "raised", "floor", "channel_mean", "channel_variance")
-"""What the kernel reads of a spectrum's target, in its order."""
+"""The tensors of a spectrum's target that the kernel reads, in its order."""
 
 
 def measure(x: Images) -> tuple[Float[Tensor, "c f"], Float[Tensor, "c f"]]:
-    """Mean and variance of every coefficient of served features, summed in float64."""
+    """Mean and variance of every coefficient, summed in float64."""
     assert _kernels is not None
     mean, variance = torch.empty(2, x.shape[1], x.shape[2] * x.shape[3], dtype=torch.float64)
     _kernels.measure(x.data_ptr(), *_shape(x), mean.data_ptr(), variance.data_ptr())
@@ -88,7 +87,7 @@ def measure(x: Images) -> tuple[Float[Tensor, "c f"], Float[Tensor, "c f"]]:
 
 
 def move(x: Images, gain: Tensor, offset: Tensor, z: Images | None = None) -> Images:
-    """Served features with coefficients gain · z + offset, both (c f); the old z are written to `z`."""
+    """The features with coefficients gain · z + offset, both (c f); coefficients before that are written to `z`."""
     assert _kernels is not None
     out, keep = torch.empty_like(x), 0 if z is None else z.data_ptr()
     _kernels.move(x.data_ptr(), keep, out.data_ptr(), *_shape(x), gain.data_ptr(), offset.data_ptr())
@@ -96,7 +95,7 @@ def move(x: Images, gain: Tensor, offset: Tensor, z: Images | None = None) -> Im
 
 
 def _shape(x: Images) -> tuple[int, ...]:
-    """Sizes, the step from pixel to pixel, matrices and threads, as every kernel takes them."""
+    """The sizes, the step from pixel to pixel, matrices and threads that every kernel takes."""
     b, c, h, w = x.shape
     step = 1 if x.is_contiguous() else c
     threads = torch.get_num_threads() if x.numel() >= FEW else 1

@@ -1,15 +1,21 @@
 """Moments: what is kept of features, so that they can be streamed, merged and stored."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from shiftmatch.errors import NonFiniteError
 from shiftmatch.shapes import Count
 
 CONSTANT_RTOL = 1e-6
-"""A group whose standard deviation is below this part of its mean, or of the other side's deviation, is constant."""
+"""A group is constant if its standard deviation is below this part of its mean, or of that which it is matched to."""
+
+NOT_FINITE = "the features hold NaN or infinite values, so nothing can be measured; look at the input."
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +53,7 @@ class Moments:
         return cls(x.shape[-1], to_float64(mean[..., 0]), to_float64(flat @ flat.mT))
 
     def to(self, device: torch.device | str) -> "Moments":
-        """The same moments there."""
+        """The same moments on another device."""
         return replace(self, mean=to_float64(self.mean, device), scatter=to_float64(self.scatter, device))
 
     @property
@@ -61,7 +67,7 @@ class Moments:
         return self.scatter.diagonal(dim1=-2, dim2=-1).mean(-1) / (self.count * self.mean.shape[-1])
 
     def is_finite(self) -> bool:
-        """Whether the samples were: one that is not makes every deviation from the mean infinite or NaN."""
+        """Whether the samples were finite: one that is not makes the mean, so every deviation, infinite or NaN."""
         return bool(self.scatter.isfinite().all())
 
     def __add__(self, other: "Moments") -> "Moments":
@@ -69,6 +75,14 @@ class Moments:
         between = (self.count * other.count / count) * (delta @ delta.mT)
         mean = self.mean + delta * (other.count / count)
         return Moments(count, mean, self.scatter + other.scatter + between)
+
+
+class BatchMoments(NamedTuple):
+    """Mean and variance of every coefficient of a batch: c channels of f coefficients, f = 1 without space."""
+
+    mean: Tensor  # c f, complex in the Fourier basis
+    variance: Float[Tensor, "c f"]
+    images: Count
 
 
 def shrink(test: Moments, train: Moments, shrinkage: float | Tensor) -> Moments:
@@ -98,7 +112,7 @@ def shrinkage_for(prior_images: float | int, images: Count) -> float | Tensor:
 
 
 def constant(mean_square: Tensor, variance: Tensor, other_variance: Tensor) -> Bool[Tensor, "*group"]:
-    """Whether groups do not vary, relative to their own level and to the variance of the other moments."""
+    """Whether groups are constant, relative to their own level and to the variance of the other moments."""
     return variance <= CONSTANT_RTOL**2 * (mean_square + other_variance)
 
 
@@ -106,3 +120,32 @@ def to_float64(x: Tensor, device: torch.device | str | None = None) -> Tensor:
     """In double precision on a device, or on the CPU for a device that has none."""
     device = torch.device(device or x.device)
     return x.detach().to("cpu" if device.type == "mps" else device, torch.float64)
+
+
+def merge(a: BatchMoments, b: BatchMoments) -> BatchMoments:
+    """The moments of two batches as one."""
+    share, delta = b.images / (a.images + b.images), b.mean - a.mean
+    variance = a.variance + share * (b.variance - a.variance) + share * (1 - share) * abs_square(delta)
+    return BatchMoments(a.mean + share * delta, variance, a.images + b.images)
+
+
+def affinely(test: BatchMoments, scale: Tensor, shift: Tensor, unit: Tensor | float) -> BatchMoments:
+    """The moments of scale · x + shift; `unit` has the coefficients of a map of ones."""
+    return BatchMoments(scale * test.mean + shift * unit, scale.square() * test.variance, test.images)
+
+
+def abs_square(z: Tensor) -> Tensor:
+    """|z|², coordinate by coordinate."""
+    return torch.view_as_real(z).square().sum(-1) if z.is_complex() else z.square()
+
+
+def check_finite(moments: Sequence[Moments]) -> None:
+    """Refuse moments of features that are not finite."""
+    if not all(measured.is_finite() for measured in moments):
+        raise NonFiniteError(NOT_FINITE)
+
+
+def check_batch(test: BatchMoments) -> None:
+    """Refuse the moments of a batch that is not finite; a compiled graph cannot test that."""
+    if not torch.compiler.is_compiling() and not isfinite(test.variance.sum()):
+        raise NonFiniteError(NOT_FINITE)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import isfinite, prod
+from math import prod
 from typing import ClassVar, NamedTuple, TypeAlias, final
 
 import torch
@@ -13,13 +13,24 @@ from torch.nn import functional
 
 from shiftmatch.core import kernels
 from shiftmatch.core.basis import BASES, Coefficients, multiply_into
-from shiftmatch.core.moments import Moments, constant, shrinkage_for, to_float64
-from shiftmatch.core.views import NOT_FINITE, Target, View, check_finite, chunks, compute_dtype, measure_views
-from shiftmatch.errors import InputError, NonFiniteError
+from shiftmatch.core.moments import (
+    BatchMoments,
+    Moments,
+    abs_square,
+    affinely,
+    check_batch,
+    check_finite,
+    constant,
+    merge,
+    shrinkage_for,
+    to_float64,
+)
+from shiftmatch.core.views import Target, View, chunks, compute_dtype, measure_views
+from shiftmatch.errors import InputError
 from shiftmatch.shapes import Count, Features, Size
 
 MEAN_PRIOR_RATIO = 4
-"""The training means of frequencies count for so many times the images of the shape: few images tell little of them."""
+"""In the means of frequencies the training data counts for 4 times `Prior.shape`: a batch says little about them."""
 
 _RESIZING = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
@@ -29,14 +40,6 @@ class Prior(NamedTuple):
 
     moments: float | int
     shape: float | int
-
-
-class BatchMoments(NamedTuple):
-    """Mean and variance of every coefficient of a batch: c channels of f coefficients, f = 1 without space."""
-
-    mean: Tensor  # c f, complex in the Fourier basis
-    variance: Float[Tensor, "c f"]
-    images: Count
 
 
 class GainAndOffset(NamedTuple):
@@ -145,18 +148,21 @@ class Spectrum:
         return self._moments(found)
 
     def _moments(self, found: BatchMoments) -> tuple[Moments]:
-        count = int(found.images)
-        measured = Moments(count, _real_columns(found.mean), to_float64(found.variance).reshape(-1, 1, 1) * count)
+        """As moments are kept: coefficients are groups; the real and the imaginary part of a mean are two columns."""
+        count, mean = int(found.images), found.mean
+        columns = torch.view_as_real(mean).reshape(-1, 1, 2) if mean.is_complex() else mean.reshape(-1, 1, 1)
+        measured = Moments(count, to_float64(columns), to_float64(found.variance).reshape(-1, 1, 1) * count)
         check_finite([measured])
         return (measured,)
 
     def target(self, train: Sequence[Moments], space: Sequence[int]) -> dict[str, Tensor]:
-        """Moments of coefficients and channels in training, and what the transform needs."""
+        """The training moments of coefficients and channels, and the matrices of the transform."""
         basis = BASES[self.basis]
         multiplicity = basis.multiplicity(space).flatten()
         weight = multiplicity / multiplicity.sum()
-        mean, variance = _from_columns(train[0].mean, len(weight)), train[0].scatter.reshape(-1, len(weight))
-        variance = variance / train[0].count
+        columns, variance = train[0].mean, train[0].scatter.reshape(-1, len(weight)) / train[0].count
+        mean = torch.view_as_complex(columns.contiguous()) if columns.shape[-1] == 2 else columns
+        mean = mean.reshape(-1, len(weight))
         unit = torch.zeros_like(weight)
         unit[0] = multiplicity.sum().sqrt()
         of_means = torch.where(unit > 0, 0.0, weight)
@@ -168,7 +174,7 @@ class Spectrum:
         return found | {f"matrix{i}": matrix for i, matrix in enumerate(basis.matrices(space))}
 
     def channel_moments(self, train: Sequence[Moments], space: Sequence[int]) -> tuple[Moments, ...]:
-        """The moments of the channels themselves, which those of the spectrum determine (Parseval)."""
+        """The moments of the channels, which follow from those of the spectrum (Parseval)."""
         target, count = self.target(train, space), train[0].count * prod(space)
         mean, variance = target["channel_mean"], target["channel_variance"]
         return (Moments(count, mean[..., None], (variance * count)[..., None]),)
@@ -180,34 +186,7 @@ class Spectrum:
             return _transport(self, x, target, prior, images)
         if kernels.serve(x, target["mean"]):
             return kernels.match(x, target, shrinkages_for(prior, images))  # type: ignore[arg-type]
-        return _transport_in_place(self, x, target, prior, images)
-
-    def overwrite(self, x: Features, target: Target, prior: Prior, images: Size, before: ChannelAffine) -> Features:
-        """Move a batch, scaled and shifted first, in its own memory, with two chunks of scratch.
-
-        For a DCT that nobody differentiates; images lie one after the other in memory, in single precision at least.
-        """
-        z = x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride())  # coefficients take the place of images
-        matrices, parts = _matrices(target, z), list(zip(chunks(x), chunks(z), strict=True))
-        copy, scratch = (torch.empty_like(parts[0][1]) for _ in range(2))
-
-        def transformed() -> Iterator[Coefficients]:
-            for features, part in parts:
-                multiply_into(part, copy[: len(part)].copy_(features), matrices, scratch[: len(part)])
-                yield part
-
-        test, unit = _sum_up(transformed(), scratch, z.dtype)._replace(images=images), target["unit"]
-        check_batch(test)
-        affine = after(self.gain_and_offset(affinely(test, *before, unit), target, prior), *before, unit)
-        gain, offset = (tensor.reshape(x.shape[1:]).to(z.dtype) for tensor in affine)
-        transposed = [matrix.mT for matrix in matrices]
-        for features, part in parts:
-            pair = copy[: len(part)], scratch[: len(part)]
-            moved = torch.addcmul(offset, gain, part, out=pair[0])
-            out, other = pair[:: -1 if len(matrices) % 2 else 1]
-            multiply_into(out, moved, transposed, other)
-            features.copy_(out)
-        return x
+        return transport_in_chunks(self, x, target, prior, images)
 
     def coefficients(self, x: Features, target: Target) -> Coefficients:
         """Features in the basis."""
@@ -218,7 +197,7 @@ class Spectrum:
         """Mean and variance over the images, without gradients."""
         z = z.detach().flatten(2) if z.ndim > 2 else z.detach()[..., None]
         mean = z.mean(0)
-        return BatchMoments(mean, _square(z - mean).mean(0), images)
+        return BatchMoments(mean, abs_square(z - mean).mean(0), images)
 
     def gain_and_offset(self, test: BatchMoments, target: Target, prior: Prior) -> GainAndOffset:
         """Both steps as one gain and one offset per coefficient."""
@@ -234,9 +213,9 @@ class Spectrum:
         return GainAndOffset((gain * a).masked_fill_(stays, 1.0), offset.masked_fill_(stays, 0.0))
 
     def resized(self, train: Sequence[Moments], space: Sequence[int], to: Sequence[int]) -> tuple[Moments, ...]:
-        """What the moments would be on maps of another size: the mean image resized, variances by frequency.
+        """The moments for maps of another size: the mean image is resized, variances are interpolated by frequency.
 
-        A variance belongs to a number of cycles per pixel, which is the same on a larger map.
+        The variance at a frequency, in cycles per pixel, is the same on a larger map.
         """
         target, channels, mode = self.target(train, space), len(train[0].mean) // prod(space), _RESIZING[len(space)]
         if self.basis != "dct":
@@ -270,21 +249,40 @@ def _transport(structure: Elementwise, x: Features, target: Target, prior: Prior
     return structure.features(apply(z, affine), target, x.shape[2:]).to(x.dtype)
 
 
-def _transport_in_place(spectrum: Spectrum, x: Features, target: Target, prior: Prior, images: Size) -> Features:
-    """The same for a DCT that nobody differentiates or compiles: chunk by chunk in the memory of the result."""
-    z = torch.empty(x.shape, dtype=compute_dtype(x), device=x.device)
-    matrices, parts = _matrices(target, z), list(chunks(z))
-    scratch = torch.empty_like(parts[0])
-    pairs = zip(x.split([len(part) for part in parts]), parts, strict=True)
-    test = _sum_up((_transform(features, matrices, part, scratch) for features, part in pairs), scratch, z.dtype)
+def transport_in_chunks(
+    spectrum: Spectrum, x: Features, target: Target, prior: Prior, images: Size, *, before: ChannelAffine | None = None
+) -> Features:
+    """The same for a DCT that nobody differentiates or compiles, chunk by chunk in the memory of the result.
+
+    With `before`, features are scaled and shifted first, and the result overwrites them: they are at least in single
+    precision, and the numbers of each image lie together in memory.
+    """
+    if before is None:
+        z = torch.empty(x.shape, dtype=compute_dtype(x), device=x.device)
+    else:
+        z = x.as_strided(x.shape, torch.empty(x.shape, device="meta").stride())
+    matrices, parts, unit = _matrices(target, z), list(chunks(z)), target["unit"]
+    pairs, scratch = list(zip(x.split([len(part) for part in parts]), parts, strict=True)), torch.empty_like(parts[0])
+
+    def transformed() -> Iterator[Coefficients]:
+        for features, part in pairs:  # coefficients may take the place of features, so these are copied first
+            own = features if before is None else features.clone(memory_format=torch.contiguous_format)
+            yield _transform(own, matrices, part, scratch)
+
+    test = _sum_up(transformed(), scratch, z.dtype)._replace(images=images)
     check_batch(test)
-    affine = spectrum.gain_and_offset(test._replace(images=images), target, prior)
+    affine = spectrum.gain_and_offset(test if before is None else affinely(test, *before, unit), target, prior)
+    affine = affine if before is None else after(affine, *before, unit)
     gain, offset = (tensor.reshape(x.shape[1:]).to(z.dtype) for tensor in affine)
     transposed = [matrix.mT for matrix in matrices]
-    for part in parts:
+    for features, part in pairs:
         own = scratch[: len(part)]
         moved = torch.addcmul(offset, gain, part, out=own if len(matrices) % 2 else part)
         multiply_into(part, moved, transposed, own)
+        if before is not None and not x.is_contiguous():
+            features.copy_(part.clone())
+    if before is not None:
+        return x
     return z if x.is_contiguous() and x.dtype == z.dtype else torch.empty_like(x).copy_(z)
 
 
@@ -309,28 +307,10 @@ def _sum_up(parts: Iterable[Coefficients], scratch: Tensor, dtype: torch.dtype) 
     return BatchMoments(origin + shift, second / images - shift * shift, images)
 
 
-def merge(a: BatchMoments, b: BatchMoments) -> BatchMoments:
-    """The moments of two batches as one."""
-    share, delta = b.images / (a.images + b.images), b.mean - a.mean
-    variance = a.variance + share * (b.variance - a.variance) + share * (1 - share) * _square(delta)
-    return BatchMoments(a.mean + share * delta, variance, a.images + b.images)
-
-
-def affinely(test: BatchMoments, scale: Tensor, shift: Tensor, unit: Tensor | float) -> BatchMoments:
-    """The moments of scale · x + shift; `unit` has the coefficients of a map of ones."""
-    return BatchMoments(scale * test.mean + shift * unit, scale.square() * test.variance, test.images)
-
-
 def after(affine: GainAndOffset, scale: Tensor, shift: Tensor, unit: Tensor | float) -> GainAndOffset:
     """The map of x ↦ gain · (scale · x + shift) + offset."""
     gain, offset = affine
     return GainAndOffset((gain * scale).to(gain.dtype), (offset + gain * (shift * unit)).to(offset.dtype))
-
-
-def check_batch(test: BatchMoments) -> None:
-    """Refuse the moments of features that are not finite; a compiled graph cannot ask."""
-    if not torch.compiler.is_compiling() and not isfinite(test.variance.sum()):
-        raise NonFiniteError(NOT_FINITE)
 
 
 def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
@@ -343,7 +323,7 @@ def apply(z: Coefficients, affine: GainAndOffset) -> Coefficients:
 
 
 def shrinkages_for(prior: Prior, images: Count) -> tuple[float | Tensor, float | Tensor, float | Tensor]:
-    """The share of the training data in the channels' moments, in the variances of frequencies, and in their means."""
+    """The weight of the training data in the channels' moments, in the variances of frequencies, and in their means."""
     moments, shape = prior
     return tuple(shrinkage_for(n, images) for n in (moments, shape, MEAN_PRIOR_RATIO * shape))  # type: ignore[return-value]
 
@@ -352,7 +332,7 @@ def _channel_moments(mean: Tensor, variance: Tensor, target: Target) -> tuple[Te
     """Mean and variance of channels from those of their coefficients; the zero frequency counts for the mean alone."""
     level = mean[:, :1].real / target["unit"][0]
     within, of_means = target["weight"], target["weight_of_means"]
-    return level, variance.to(within.dtype) @ within + _square(mean).to(within.dtype) @ of_means
+    return level, variance.to(within.dtype) @ within + abs_square(mean).to(within.dtype) @ of_means
 
 
 def _channel_map(
@@ -366,32 +346,15 @@ def _channel_map(
 
 
 def _mix(variance: Tensor, to_variance: Tensor, delta: Tensor, weight: float | Tensor) -> Tensor:
-    """The variance of a mixture of the batch and the training data, the latter with that weight, means delta apart."""
+    """The variance of a mixture of the batch and the training data, which has that weight; means differ by delta."""
     if isinstance(weight, float) and weight in (0, 1):
         return to_variance if weight else variance
     mixed = torch.lerp(variance, to_variance, weight)
     between = weight * (1 - weight)
     if delta.is_complex():
-        return mixed + between * _square(delta)
+        return mixed + between * abs_square(delta)
     return torch.addcmul(mixed, delta * between, delta)
-
-
-def _square(z: Tensor) -> Tensor:
-    """|z|², coordinate by coordinate."""
-    return torch.view_as_real(z).square().sum(-1) if z.is_complex() else z.square()
 
 
 def _matrices(target: Target, like: Tensor) -> list[Tensor]:
     return [target[f"matrix{i}"].to(like.dtype) for i in range(len(target)) if f"matrix{i}" in target]
-
-
-def _real_columns(mean: Tensor) -> Float[Tensor, "g 1 k"]:
-    """Means of coefficients as moments keep them: real and imaginary parts are two columns."""
-    columns = torch.view_as_real(mean) if mean.is_complex() else mean[..., None]
-    return to_float64(columns.reshape(-1, 1, columns.shape[-1]))
-
-
-def _from_columns(mean: Float[Tensor, "g 1 k"], coefficients: int) -> Tensor:
-    if mean.shape[-1] == 2:
-        return torch.view_as_complex(mean.contiguous()).reshape(-1, coefficients)
-    return mean.reshape(-1, coefficients)

@@ -12,17 +12,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from shiftmatch.core.linalg import Regularisation, sym_power
-from shiftmatch.core.moments import Moments, constant, shrink
-from shiftmatch.errors import InputError, NonFiniteError
+from shiftmatch.core.moments import Moments, check_finite, constant, shrink
+from shiftmatch.errors import InputError
 from shiftmatch.shapes import Features
 
 MAX_BYTES = 4 * 2**30
 """Covariances of one view that take more memory than this are refused rather than tried."""
 
 CHUNK_BYTES = 2 << 20
-"""Images are handled in chunks of about this size, which stay in the processor's caches."""
-
-NOT_FINITE = "the features hold NaN or infinite values, so nothing can be measured; look at the input."
+"""Images are handled in chunks of about this size, which fit in the processor's caches."""
 
 Target: TypeAlias = Mapping[str, Tensor]
 """Where features are moved to, as named tensors that a module can keep as buffers."""
@@ -81,7 +79,7 @@ def measure_views(views: Sequence[View], x: Features) -> tuple[Moments, ...]:
 
 
 def target_of(train: Sequence[Moments], regularisation: Regularisation) -> dict[str, Tensor]:
-    """Training moments with Σ_train^{1/2}, which every batch needs and which never changes."""
+    """Training moments with Σ_train^{1/2}, which is computed once."""
     found: dict[str, Tensor] = {}
     for i, moments in enumerate(train):
         found[f"mean{i}"], found[f"covariance{i}"] = moments.mean, moments.covariance
@@ -146,11 +144,11 @@ def _either_constant(a: Moments, b: Moments) -> Bool[Tensor, "*group"]:
 
 
 def _without_scale(test: Sequence[Moments], train: Sequence[Moments]) -> list[Moments]:
-    """Moments measured at once: the first moves mean and scale, so that the others have only the shape left."""
+    """One-shot moments: the first view matches mean and scale, so those of the others get the training ones."""
     found = [test[0]]
-    for ours, theirs in zip(test[1:], train[1:], strict=True):
-        rescale = torch.where(_either_constant(ours, theirs), 1.0, theirs.variance / ours.variance)[..., None, None]
-        found.append(replace(ours, mean=theirs.mean, scatter=ours.scatter * rescale))
+    for batch, known in zip(test[1:], train[1:], strict=True):
+        rescale = torch.where(_either_constant(batch, known), 1.0, known.variance / batch.variance)[..., None, None]
+        found.append(replace(batch, mean=known.mean, scatter=batch.scatter * rescale))
     return found
 
 
@@ -167,12 +165,6 @@ def chunks(x: Features) -> Iterator[Features]:
 def compute_dtype(x: Tensor) -> torch.dtype:
     """The precision that features are handled in: single at least."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
-def check_finite(moments: Sequence[Moments]) -> None:
-    """Refuse moments of features that are not finite."""
-    if not all(measured.is_finite() for measured in moments):
-        raise NonFiniteError(NOT_FINITE)
 
 
 def _check_size(view: View, x: Features) -> None:

@@ -17,9 +17,8 @@ from PIL import Image
 from rich.table import Table
 from torch import Tensor
 
-from shiftmatch.core.covariance import ChannelMoments
 from shiftmatch.core.distance import shift
-from shiftmatch.core.spectrum import Prior
+from shiftmatch.core.spectrum import ChannelMoments, Prior
 from shiftmatch.corruptions import corrupt
 from shiftmatch.corruptions.registry import names
 from shiftmatch.data.images import Labelled

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.covariance import ChannelMoments, Spectrum
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum
 from shiftmatch.deploy.step import NO_AUTO, StreamStep
 from shiftmatch.errors import ExportError, FileFormatError, InputError
 from shiftmatch.matching.inputs import Inputs

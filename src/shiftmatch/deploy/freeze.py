@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from shiftmatch.core.covariance import ChannelMoments, Spectrum
-from shiftmatch.core.spectrum import GainAndOffset, after, check_batch
+from shiftmatch.core.moments import check_batch
+from shiftmatch.core.spectrum import ChannelMoments, GainAndOffset, Spectrum, after
 from shiftmatch.errors import InputError
 from shiftmatch.matching.inputs import Inputs
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule, without_sites
 from shiftmatch.matching.maps import ChannelMap, ImageMap, SpectralMap, batchnorm_before, is_untouched, map_of
 from shiftmatch.matching.match import MatchedModel
-from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
-from shiftmatch.matching.site import Site
+from shiftmatch.matching.matcher import PartTarget, SiteMatcher, without_autocast
+from shiftmatch.matching.sites import Site
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.parallel import restoring_grad_mode
 
@@ -66,7 +66,7 @@ class FrozenModel(TwinModel):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, its features moved by the fixed maps."""
-        if not self._counts_calls or torch.compiler.is_compiling():
+        if not self._counts_calls:
             return self.network(*args, **kwargs)
         with counting_calls():
             return self.network(*args, **kwargs)
@@ -117,7 +117,7 @@ class _MapRecorder:
         return layout.join(outputs)
 
 
-def _frozen(matcher: PartMatcher, x: Tensor, images: int) -> tuple[SpectralMap, Tensor]:
+def _frozen(matcher: PartTarget, x: Tensor, images: int) -> tuple[SpectralMap, Tensor]:
     """The map that a batch gets at one part of a site, and the batch moved by it."""
     covariance, target = matcher.covariance, matcher.target
     assert isinstance(covariance, ChannelMoments | Spectrum)

@@ -5,11 +5,12 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from shiftmatch.core.spectrum import BatchMoments, ChannelMoments, Spectrum, apply, check_batch, merge
+from shiftmatch.core.moments import BatchMoments, check_batch, merge
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum, apply
 from shiftmatch.errors import ExportError
 from shiftmatch.matching.inputs import logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument, without_sites
-from shiftmatch.matching.matcher import PartMatcher, SiteMatcher
+from shiftmatch.matching.matcher import PartTarget, SiteMatcher
 from shiftmatch.matching.memory import StreamModel
 from shiftmatch.matching.stream import AutoStreamModel
 from shiftmatch.matching.twin import TwinModel
@@ -97,7 +98,7 @@ class _Stepping:
         parts = zip(site.layout.split(x), self.matcher.parts, strict=True)
         return site.layout.join([self._moved(f"{site.name}|{i}", *part) for i, part in enumerate(parts)])  # type: ignore[arg-type]
 
-    def _moved(self, name: str, x: Tensor, matcher: PartMatcher) -> Tensor:
+    def _moved(self, name: str, x: Tensor, matcher: PartTarget) -> Tensor:
         structure, target, memory = matcher.covariance, matcher.target, _memory.get()
         assert isinstance(structure, Spectrum | ChannelMoments)
         z = structure.coefficients(x, target)

@@ -9,15 +9,8 @@ from typing import Any, TypeAlias, final
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.covariance import (
-    ChannelCovariance,
-    ChannelJoint,
-    ChannelMoments,
-    Kronecker,
-    SpatialFull,
-    SpatialKronecker,
-    Spectrum,
-)
+from shiftmatch.core.covariance import ChannelCovariance, ChannelJoint, Kronecker, SpatialFull, SpatialKronecker
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum
 from shiftmatch.errors import InputError
 from shiftmatch.evaluation.online import (
     EpisodicAverage,
@@ -30,10 +23,9 @@ from shiftmatch.evaluation.online import (
 )
 from shiftmatch.matching.average import Average, average
 from shiftmatch.matching.batchnorm import adapt_batchnorm, has_source_statistics
-from shiftmatch.matching.match import fit
+from shiftmatch.matching.match import fit, paper
 from shiftmatch.matching.members import fit_members, load_members, match_members
-from shiftmatch.matching.presets import paper
-from shiftmatch.matching.selection import Place, sites
+from shiftmatch.matching.sites import Place, sites
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import twin_of
 from shiftmatch.samplers.posterior import Posterior

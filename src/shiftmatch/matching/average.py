@@ -30,7 +30,7 @@ class HasModels(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What the members say together, and how much they disagree; entropies are in nats."""
+    """The mean prediction of the members, and how much they disagree; entropies are in nats."""
 
     log_probabilities: Probabilities
     member_entropy: Float[Tensor, "b"]
@@ -47,7 +47,7 @@ class Prediction:
 
     @property
     def mutual_information(self) -> Float[Tensor, "b"]:
-        """H(p̄) − mean H(p): the part that the members disagree about, zero if they all say the same."""
+        """H(p̄) − mean H(p): the part that comes from disagreement, zero if all members predict the same."""
         return (self.entropy - self.member_entropy).clamp_min(0)
 
     @property

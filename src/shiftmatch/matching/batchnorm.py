@@ -53,7 +53,7 @@ class BatchNormModel(TwinModel):
 
 
 def use_batch_statistics(twin: nn.Module, prior_images: float | int = 0) -> None:
-    """Let every BatchNorm layer of a twin normalise with what it sees."""
+    """Let every BatchNorm layer of a twin normalise with the statistics of its batch."""
     for module in filter(has_source_statistics, twin.modules()):
         module.forward = _BatchStatistics(module, prior_images)
 
@@ -68,7 +68,7 @@ class _BatchStatistics:
         return type(self.layer).forward(self._with_statistics_of(x), x)
 
     def _with_statistics_of(self, x: Tensor) -> nn.Module:
-        """The layer as it is for this call only, so that calls in other threads do not see it."""
+        """A copy of the layer for this call, so that calls in other threads do not see its statistics."""
         if len(x) == 0:
             return self.layer
         buffers = self.layer._buffers
@@ -87,20 +87,12 @@ class _BatchStatistics:
 
 
 def batch_mean_and_var(x: Tensor) -> tuple[Tensor, Tensor]:
-    """What a BatchNorm layer measures of a batch: mean and variance of each channel, without gradients.
-
-    >>> batch_mean_and_var(torch.tensor([[10.0], [30.0]]))
-    (tensor([20.]), tensor([100.]))
-    """
+    """Mean and variance of each channel of a batch, without gradients."""
     axes = [axis for axis in range(x.ndim) if axis != 1]
     var, mean = torch.var_mean(x.detach(), dim=axes, correction=0)
     return mean, var
 
 
 def has_source_statistics(module: nn.Module) -> bool:
-    """Whether this is a BatchNorm layer that remembers the statistics of its training data.
-
-    >>> has_source_statistics(nn.BatchNorm2d(3)), has_source_statistics(nn.GroupNorm(1, 3))
-    (True, False)
-    """
+    """Whether this is a BatchNorm layer with running statistics."""
     return isinstance(module, _BatchNorm) and module.running_mean is not None

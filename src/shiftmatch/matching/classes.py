@@ -1,4 +1,4 @@
-"""Classes as the network sees them: what training features are like in each, and how many a batch has of each."""
+"""Classes as the network predicts them: moments of training features in each, and the class shares of a batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,21 +9,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from shiftmatch.core.covariance import Covariance, Spectrum
+from shiftmatch.core.covariance import Covariance
 from shiftmatch.core.moments import Moments, to_float64
+from shiftmatch.core.spectrum import Spectrum
 from shiftmatch.core.views import compute_dtype
 from shiftmatch.errors import InputError
 from shiftmatch.matching.inputs import logits_of
 from shiftmatch.shapes import Features
 
 MAX_CLASSES = 100
-"""Beyond so many classes no moments per class are kept: they take 2 K C numbers at a site with C channels."""
+"""With more classes, no moments by class are kept: they take 2 K C numbers at a site with C channels."""
 
 STEPS, PRIOR_SHARE = 30, 0.01
-"""Of the EM algorithm for class shares: its length, and what the training shares count for, as a part of the batch."""
+"""The EM algorithm for class shares takes 30 steps; the training shares count for a hundredth of the batch."""
 
 TINY = 1e-12
-"""Of an image: a class that has less of training has none."""
+"""In images: a class with less than this in training has none."""
 
 
 def class_probabilities(output: Any, images: int) -> Float[Tensor, "b k"] | None:
@@ -55,7 +56,7 @@ def image_moments(x: Features) -> tuple[Float[Tensor, "b c"], Float[Tensor, "b c
 @final
 @dataclass(frozen=True, eq=False)
 class ClassMoments:
-    """Mean and variance of every channel in each class as the network sees it; `+` merges two sets of images.
+    """Mean and variance of every channel in each predicted class; `+` merges two sets of images.
 
     An image counts in each class with the probability that the network gives it.
     """
@@ -66,7 +67,7 @@ class ClassMoments:
 
     @classmethod
     def of(cls, mean: Float[Tensor, "n c"], variance: Float[Tensor, "n c"], p: Float[Tensor, "b k"]) -> "ClassMoments":
-        """From the moments of each image and its probabilities; it may have several entries in a row, such as windows.
+        """From the moments of each image and its probabilities; an image may have several rows, such as windows.
 
         >>> two = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).double()
         >>> ClassMoments.of(torch.tensor([[1.0], [3.0], [5.0]]), torch.zeros(3, 1), two).variance
@@ -91,20 +92,20 @@ class ClassMoments:
 
     @property
     def shares(self) -> Float[Tensor, "k"]:
-        """Of the classes in training, none of them quite 0."""
+        """The class shares of training, all of them above 0."""
         return (self.count + PRIOR_SHARE) / (self.count.sum() + PRIOR_SHARE * len(self.count))
 
     def mixture(self, shares: Float[Tensor, "k"]) -> tuple[Float[Tensor, "c"], Float[Tensor, "c"]]:
-        """Mean and variance of the channels where classes have these shares."""
+        """Mean and variance of the channels for these class shares."""
         weight = (shares / shares.sum())[:, None]
         mean = (weight * self.mean).sum(0)
         return mean, (weight * (self.variance + (self.mean - mean).square())).sum(0)
 
     def shift(self, mean: Float[Tensor, "b c"]) -> float:
-        """How far the mean of a batch is from training along the differences of classes, beside the spread of classes.
+        """How far the mean of a batch is from training along the differences of classes, relative to their spread.
 
-        Where features were matched at the sites before, class shares of training leave next to nothing here:
-        ‖Π (m − μ°)‖² / Σ π°_k ‖μ_k − μ°‖², in units of the channels' standard deviations.
+        ‖Π (m − μ°)‖² / Σ π°_k ‖μ_k − μ°‖² in units of the channels' standard deviations. It is near 0 for a batch with
+        the class shares of training, if the sites before were matched.
         """
         centre, variance = self.mixture(self.count)
         unit = variance.sqrt().clamp_min(TINY)
@@ -121,7 +122,7 @@ def with_shares(
     classes: ClassMoments,
     shares: Float[Tensor, "k"],
 ) -> tuple[Moments, ...]:
-    """What the training moments would be with other class shares π: channels have the moments of the mixture.
+    """The training moments for other class shares π: channels have the moments of the mixture.
 
     μ_π = Σ π_k μ_k and σ²_π = Σ π_k (σ²_k + (μ_k − μ_π)²); the shape of a spectrum is the same in all classes.
     """
@@ -156,10 +157,10 @@ def class_shares(log_p: Float[Tensor, "b k"], prior: Float[Tensor, "k"]) -> Floa
 def extrapolated(
     target: Float[Tensor, "k"], found: Float[Tensor, "k"], prior: Float[Tensor, "k"], factor: float
 ) -> Float[Tensor, "k"]:
-    """The shares to which a batch that was matched to `target` points, if its predictions say `found`.
+    """Class shares of a batch that was matched to the shares `target`, and whose predictions have shares `found`.
 
     Matching to wrong shares hides most of the difference at every site, so what is left of it in the predictions is
-    taken `factor` times: π = target + factor · (found − target), moved to the nearest shares that there can be.
+    multiplied: π = target + factor · (found − target), projected onto the simplex.
 
     >>> two = torch.tensor([0.5, 0.5]).double()
     >>> extrapolated(two, torch.tensor([0.6, 0.4]).double(), two, 4.0).round(decimals=2)
@@ -175,7 +176,7 @@ def extrapolated(
 def evidence(log_p: Float[Tensor, "b k"], shares: Float[Tensor, "k"], prior: Float[Tensor, "k"]) -> float:
     """How much likelier an image is under these shares than under the prior's: the mean of log Σ p π / π°, in nats.
 
-    By chance it is (K − 1) / 2n for the most likely shares; where predictions are sure it is their divergence.
+    For the most likely shares chance gives (K − 1) / 2n; where predictions are certain it is KL(shares ‖ prior).
 
     >>> all_one, half = torch.tensor([1.0, 0.0]).double(), torch.tensor([0.5, 0.5]).double()
     >>> evidence(torch.tensor([[1.0, 0.0]] * 4).log(), all_one, half)
@@ -185,16 +186,12 @@ def evidence(log_p: Float[Tensor, "b k"], shares: Float[Tensor, "k"], prior: Flo
 
 
 def divergence(shares: Float[Tensor, "k"], prior: Float[Tensor, "k"]) -> float:
-    """KL(π ‖ π°) in nats.
-
-    >>> divergence(torch.tensor([1.0, 1e-9]), torch.tensor([0.5, 0.5]))
-    0.69...
-    """
+    """KL(π ‖ π°) in nats."""
     return (shares * (shares / prior).log()).sum().item()
 
 
 def moment_distance(mean: Float[Tensor, "b c"], variance: Float[Tensor, "b c"], train: Moments) -> float:
-    """How far the channels of a batch are from those of training: the mean of KL(test ‖ training) of two Gaussians.
+    """How far the channels of a batch are from training: the mean of KL(test ‖ training) of Gaussians.
 
     The batch is given by the moments of its images, the training data by those of its channels.
     """

@@ -1,4 +1,4 @@
-"""What has shifted in a batch, where, by what kind of thing, and whether matching is advised."""
+"""What has shifted in a batch, where, by what kind of corruption, and whether matching is advised."""
 
 from dataclasses import dataclass
 from math import exp
@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from shiftmatch.core.distance import Distance, SiteShift, site_shift
 from shiftmatch.core.spectrum import Spectrum
-from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
+from shiftmatch.errors import BatchTooSmallError, InputError
 from shiftmatch.matching.inputs import Inputs, check_images, logits_of
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import check_shapes, require_weights
-from shiftmatch.matching.site import table
+from shiftmatch.matching.matcher import measuring_at
+from shiftmatch.matching.sites import table
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.utils.parallel import restoring_grad_mode
 
@@ -22,7 +23,7 @@ NOTICEABLE = 2.0
 """The standard score from which a distance at the input may name what has shifted."""
 
 FEW_CLASSES = 0.6
-"""A batch whose predictions spread over less than this part of the classes that so many images would show has few."""
+"""A batch has few classes if its predictions spread over less than this part of the expected number of classes."""
 
 NONE, NOISE, DETAIL, CONTRAST, BRIGHTNESS, COLOUR, CLASSES, UNKNOWN = KINDS = (
     *("none", "noise", "loss of detail", "contrast", "brightness", "colour", "few classes", "unknown"),
@@ -42,12 +43,12 @@ ADVICE = dict.fromkeys(KINDS, AUTO) | {
 class Diagnosis:
     """How a batch differs from the training data, site by site, before any matching.
 
-    A distance is within sampling error if a batch of so many training images could well have it.
+    A distance is within sampling error if a batch of as many training images could well have it.
 
     Args:
         images: how many were looked at.
         sites: how far each site is from training.
-        kind: what kind of shift it is, such as noise, blur or contrast.
+        kind: what kind of shift it is, one of KINDS.
         shares: of the classes: the mean of the probabilities that the plain network predicts.
         image_distances: of each image, from its levels and energies at all sites; 1 or so is usual.
         confidences: the largest probability that the plain network predicts for each image.
@@ -62,10 +63,10 @@ class Diagnosis:
 
     images: int
     sites: dict[str, SiteShift]
-    kind: str  # one of KINDS
-    shares: dict[str, float]  # of classes: the mean of the probabilities that the plain network predicts
-    image_distances: Float[Tensor, "n"]  # of each image, from its levels and energies at all sites; 1 or so is usual
-    confidences: Float[Tensor, "n"]  # the largest probability that the plain network predicts for each image
+    kind: str
+    shares: dict[str, float]
+    image_distances: Float[Tensor, "n"]
+    confidences: Float[Tensor, "n"]
 
     @property
     def shifted(self) -> bool:
@@ -164,9 +165,7 @@ def diagnose(model: nn.Module, statistics: Statistics, batch: object, *, check_w
     """
     if check_weights:
         require_weights(model, statistics)
-    inputs = Inputs.of(batch)
-    check_images(inputs)
-    inputs = inputs.on(model)
+    inputs = check_images(Inputs.of(batch)).on(model)
     named = inputs.named(model)
     check_shapes({name: tuple(x.shape[1:]) for name, x in named.items()}, statistics)
     if inputs.images < 2:
@@ -185,24 +184,17 @@ def diagnose(model: nn.Module, statistics: Statistics, batch: object, *, check_w
 
 
 class _Comparison:
-    """The operation at a site while a batch is compared with training: features pass through."""
+    """The operation at a site while a batch is compared with training: features are returned unchanged."""
 
     def __init__(self, entry: SiteStatistics, found: dict[str, SiteShift]) -> None:
         self.entry, self.found = entry, found
 
     def __call__(self, x: Tensor) -> Tensor:
         site = self.entry.site
-        if tuple(x.shape[1:]) != site.shape:
-            raise InputError(
-                f"Site {site.name!r} has features of shape {tuple(x.shape[1:])}; they were {site.shape} when it was "
-                "fitted. Resize the images, or fit again on images of this size."
-            )
-        try:
-            with torch.autocast(x.device.type, enabled=False):
-                part = site.layout.split(x)[0]
-                self.found[site.name] = site_shift(part, self.entry.parts[0][0], len(x) // site.per_image)
-        except ShiftMatchError as error:
-            raise type(error)(f"At site {site.name!r}: {error}") from None
+        site.check_shape(x)
+        with measuring_at(site, x):
+            part = site.layout.split(x)[0]
+            self.found[site.name] = site_shift(part, self.entry.parts[0][0], len(x) // site.per_image)
         return x
 
 
@@ -211,7 +203,7 @@ def _has_spectrum(entry: SiteStatistics) -> bool:
 
 
 def kind_of(sites: dict[str, SiteShift], spread: float) -> str:
-    """What a batch has shifted by: what is largest at the first site, which is the input, names it.
+    """The kind of shift: the largest change at the first site, which is the input, decides.
 
     Noise raises the middle frequencies, and blur lowers them, relative to the lowest; contrast scales all of them;
     brightness moves the mean. A batch of few classes moves the last site more than the first; `spread` is how far its

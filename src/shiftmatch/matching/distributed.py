@@ -9,14 +9,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, distributed
 
-from shiftmatch.core.covariance import ChannelMoments, Covariance, Spectrum
-from shiftmatch.core.moments import Moments
-from shiftmatch.core.spectrum import BatchMoments, Prior, apply, check_batch
+from shiftmatch.core.covariance import Covariance
+from shiftmatch.core.moments import BatchMoments, Moments, check_batch
+from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum, apply
 from shiftmatch.core.views import Target
 from shiftmatch.errors import InputError, StatisticsMismatchError
 from shiftmatch.matching.classes import TINY, ClassMoments
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.shapes import Features
+from shiftmatch.shapes import Features, Size
 from shiftmatch.utils.hashing import content_hash
 from shiftmatch.utils.processes import barrier, rank_and_count
 
@@ -60,7 +60,7 @@ def _classes_over_processes(found: ClassMoments) -> ClassMoments:
 
 
 def transport_across_processes(
-    covariance: Covariance, x: Features, target: Target, prior: Prior, images: int
+    covariance: Covariance, x: Features, target: Target, prior: Prior, images: Size
 ) -> Features:
     """Move the share of a batch that this process has by the moments of the whole: one all-reduce."""
     if not isinstance(covariance, ChannelMoments | Spectrum):
@@ -73,9 +73,8 @@ def transport_across_processes(
     check_batch(test)
     if not images:
         return x
-    return covariance.features(apply(z, covariance.gain_and_offset(test, target, prior)), target, x.shape[2:]).to(
-        x.dtype
-    )
+    affine = covariance.gain_and_offset(test, target, prior)
+    return covariance.features(apply(z, affine), target, x.shape[2:]).to(x.dtype)
 
 
 def _reduced(test: BatchMoments | None, target: Target) -> BatchMoments:

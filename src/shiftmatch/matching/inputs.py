@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from shiftmatch.errors import InputError
-from shiftmatch.matching.site import INPUT
+
+INPUT = "input"
+"""The site of the network's own input; with several inputs, `input[argument]`."""
 
 LABELS = ("label", "labels", "target", "targets")
 """What collators call the labels in a dictionary."""
@@ -52,22 +54,22 @@ class Inputs:
                 return cls((), found)
         if isinstance(batch, list | tuple) and batch and all(isinstance(x, Tensor) for x in batch):
             return cls(tuple(batch))
+        keys = f"a dictionary with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else ""
+        described = keys or f"a {type(batch).__name__}"
         raise InputError(
             "A batch is a tensor, (inputs, labels) with the inputs first, ((input, other input), labels), or a "
-            f"dictionary of tensors such as {{'pixel_values': images}}; got {_described(batch)}."
+            f"dictionary of tensors such as {{'pixel_values': images}}; got {described}."
         )
 
     @property
     def images(self) -> int:
-        """The number of images."""
         return max((len(x) for x in self.tensors() if x.ndim), default=0)
 
     def tensors(self) -> list[Tensor]:
-        """All tensors among the arguments."""
         return [x for x in (*self.args, *self.kwargs.values()) if isinstance(x, Tensor)]
 
     def at(self, places: slice | Tensor) -> "Inputs":
-        """The same for some of the images."""
+        """The inputs of some of the images."""
         total = self.images
 
         def few(value: Any) -> Any:
@@ -76,7 +78,7 @@ class Inputs:
         return Inputs(tuple(map(few, self.args)), {name: few(value) for name, value in self.kwargs.items()})
 
     def on(self, model: nn.Module, device: torch.device | str | None = None) -> "Inputs":
-        """Where the model is, floating-point tensors in its precision."""
+        """The inputs on the model's device, floating-point tensors in its precision."""
         like = next((p for p in model.parameters() if p.is_floating_point()), None)
         if like is None:
             return self
@@ -98,7 +100,7 @@ class Inputs:
         return {site: values[name] for name, site in sites.items()}
 
     def mapped(self, model: nn.Module, operations: Mapping[str, Callable[[Tensor], Tensor]]) -> "Inputs":
-        """The same with an operation applied to the inputs of some sites."""
+        """The inputs with an operation applied at some sites."""
         values, sites = self._by_argument(model)
         for name, site in sites.items():
             if site in operations:
@@ -145,8 +147,8 @@ def is_features(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point() and value.ndim >= 2
 
 
-def check_images(inputs: Inputs) -> None:
-    """Refuse what looks like images but is not in floating point."""
+def check_images(inputs: Inputs) -> Inputs:
+    """The same inputs; refused if they look like images but are not in floating point."""
     for value in (*inputs.args, *inputs.kwargs.values()):
         if isinstance(value, np.ndarray):
             raise InputError("Images are a torch tensor here; got a NumPy array. Pass torch.from_numpy(images).")
@@ -155,6 +157,7 @@ def check_images(inputs: Inputs) -> None:
                 "Images are in floating point, as the network takes them; got uint8 pixels. Preprocess them as in "
                 "training, such as (images / 255 - mean) / std."
             )
+    return inputs
 
 
 def _without_labels(batch: Sequence[Any]) -> object:
@@ -167,12 +170,6 @@ def _without_labels(batch: Sequence[Any]) -> object:
     return batch[0] if batch else batch
 
 
-def _described(batch: object) -> str:
-    if isinstance(batch, Mapping):
-        return f"a dictionary with {', '.join(map(str, batch))}"
-    return f"a {type(batch).__name__}"
-
-
 def _positional_names(model: nn.Module, count: int) -> list[str]:
     forward = getattr(model.forward, "__func__", None)
     names = _arguments(forward)[1:] if isinstance(forward, FunctionType) else _arguments.__wrapped__(model.forward)
@@ -181,6 +178,6 @@ def _positional_names(model: nn.Module, count: int) -> list[str]:
 
 @lru_cache
 def _arguments(function: Callable[..., Any]) -> list[str]:
-    """The names of positional arguments; asking for them takes as long as a small layer."""
+    """The names of positional arguments, cached: looking them up takes as long as a small layer."""
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -1,4 +1,4 @@
-"""A twin of a network with operations built in at its sites: once, so that what a call needs lives in that call."""
+"""A twin of a network with operations built in at its sites, once; state that a call needs lives in that call."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -12,16 +12,16 @@ from torch.overrides import TorchFunctionMode
 
 from shiftmatch.errors import StatisticsMismatchError
 from shiftmatch.matching.batchnorm import BatchNormMode, use_batch_statistics
+from shiftmatch.matching.graph import function_name, module_address, numbered
 from shiftmatch.matching.inputs import Inputs
-from shiftmatch.matching.site import Site
-from shiftmatch.matching.trace import function_name, module_address, numbered
+from shiftmatch.matching.sites import Site
 from shiftmatch.matching.twin import twin_of
 
 Operation: TypeAlias = Callable[[Tensor], Tensor]
-"""What happens to the features of a site."""
+"""What is done to the features of a site."""
 
 _calls: ContextVar[Counter[str]] = ContextVar("shiftmatch_calls")
-"""How often modules and functions have been called in the forward pass of this thread."""
+"""How often modules and functions have been called in the current forward pass of this thread."""
 
 
 def instrument(
@@ -33,9 +33,9 @@ def instrument(
 ) -> nn.Module:
     """The twin of a network that applies an operation to the features of every site, with BatchNorm as wanted.
 
-    At the sites `instead` the operation takes the place of the module, whose work it does as well.
+    At the sites `instead` the operation takes the place of the module, and computes its output as well.
 
-    >>> from shiftmatch.matching.site import Layout
+    >>> from shiftmatch.matching.sites import Layout
     >>> site = Site("0", "Linear", (2,), Layout(channel=1))
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     >>> instrument(net, {site: torch.zeros_like})(torch.ones(1, 2))
@@ -52,7 +52,7 @@ def instrument(
     for name, found in by_module.items():
         module = submodule(twin, name)
         outputs = {site: operation for site, operation in found.items() if not site.function}
-        functions = {site.name: operation for site, operation in found.items() if site.function}
+        functions = {site: operation for site, operation in found.items() if site.function}
         if any(site in instead for site in found):
             module.forward = _Instead(*found.values())
             continue
@@ -86,7 +86,7 @@ def needs_call_counts(sites: Mapping[Site, Operation]) -> bool:
 
 @contextmanager
 def counting_calls() -> Iterator[None]:
-    """One forward pass of this thread: calls are counted from here."""
+    """Count the calls of one forward pass of this thread."""
     token = _calls.set(Counter())
     try:
         yield
@@ -130,9 +130,9 @@ class _OutputSites:
 
 
 class _Instead:
-    """The forward pass of a module that an operation has taken the place of."""
+    """The forward pass of a module whose place an operation has taken."""
 
-    forward = None  # below it the module's own, as its class has it
+    forward = None  # the one that this replaced: None is that of the module's class
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
@@ -144,13 +144,15 @@ class _Instead:
 class _FunctionSites:
     """The forward pass of one module, in which the values of some functions are sites."""
 
-    def __init__(self, name: str, forward: Callable[..., Any], operations: Mapping[str, Operation]) -> None:
-        self.name, self.forward, self.operations = name, forward, operations
+    def __init__(self, name: str, forward: Callable[..., Any], operations: Mapping[Site, Operation]) -> None:
+        self.name, self.forward = name, forward
+        self.functions = {site.function for site in operations}
+        self.operations = {site.name: operation for site, operation in operations.items()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         before = torch._C._len_torch_function_stack()
         try:
-            with _FunctionValues(self.name, self.operations):
+            with _FunctionValues(self):
                 return self.forward(*args, **kwargs)
         finally:  # an interrupt between entering the mode and the block above would leave it on the stack
             while torch._C._len_torch_function_stack() > before:
@@ -158,17 +160,16 @@ class _FunctionSites:
 
 
 class _FunctionValues(TorchFunctionMode):
-    def __init__(self, name: str, operations: Mapping[str, Operation]) -> None:
+    def __init__(self, sites: _FunctionSites) -> None:
         super().__init__()
-        self.name, self.operations = name, operations
-        self.functions = {Site.function_in(address) for address in operations}
+        self.sites = sites
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         name = function_name(func)
-        if name not in self.functions:
+        if name not in self.sites.functions:
             return output
-        operation = self.operations.get(_next_call(f"{self.name}:{name}"))
+        operation = self.sites.operations.get(_next_call(f"{self.sites.name}:{name}"))
         return operation(output) if operation and isinstance(output, Tensor) else output
 
 

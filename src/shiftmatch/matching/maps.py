@@ -1,4 +1,4 @@
-"""The map of a site, fixed: what a network applies between two measurements, in as few operations as it takes."""
+"""Fixed maps: what a stream applies between two measurements, and a frozen network always."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from shiftmatch.core import kernels
 from shiftmatch.core.basis import dct_matrix
-from shiftmatch.core.covariance import ChannelMoments, Spectrum
-from shiftmatch.core.spectrum import ChannelAffine, GainAndOffset, apply
+from shiftmatch.core.spectrum import ChannelAffine, ChannelMoments, GainAndOffset, Spectrum, apply
 from shiftmatch.core.views import Target
 from shiftmatch.matching.instrument import submodule
-from shiftmatch.matching.site import Site
+from shiftmatch.matching.sites import Site
 
 MAX_DENSE_SIZE = 64
-"""Maps of at most so many positions are transformed by one matrix product; larger ones axis by axis."""
+"""Maps of at most 64 positions are transformed by one matrix product; larger ones axis by axis."""
 
 
 class SpectralMap(nn.Module):
@@ -34,7 +33,7 @@ class SpectralMap(nn.Module):
         self.register_buffer("offset", affine.offset)
 
     def assign(self, affine: GainAndOffset) -> None:
-        """Apply another gain and offset from now on."""
+        """Replace the gain and the offset."""
         self.gain, self.offset = (new.reshape(old.shape) for new, old in zip(affine, self.affine, strict=True))
 
     @property
@@ -68,40 +67,35 @@ class ChannelMap(SpectralMap):
 
 
 class ImageMap(SpectralMap):
-    """The map of images in the DCT basis, D = rows ⊗ columns: small ones by one matrix, others axis by axis.
-
-    For one image every operation counts, so what the products need is prepared once for batches of a size.
-    """
+    """The map of images in the DCT basis, D = rows ⊗ columns: small ones by one matrix, others axis by axis."""
 
     def __init__(self, covariance: Spectrum, affine: GainAndOffset, space: Sequence[int]) -> None:
         h, w = space
         rows, columns = (dct_matrix(side).to(affine.gain) for side in space)
-        self._dense, self._side = h * w <= MAX_DENSE_SIZE, h
+        self._dense = h * w <= MAX_DENSE_SIZE
         shape = (-1, h * w) if self._dense else (-1, h, w)
         super().__init__(covariance, {}, GainAndOffset(*(part.reshape(shape) for part in affine)))
         self.register_buffer("rows", torch.kron(rows, columns) if self._dense else rows)
         self.register_buffer("columns", columns)
-        self._prepared: tuple[Tensor, int | torch.SymInt, tuple[Tensor, ...]] | None = None
 
     def coefficients(self, x: Tensor) -> Tensor:
         """D x, with space as one axis where it is small."""
-        x = x.to(self._buffers["gain"].dtype)  # type: ignore[union-attr]
+        rows, columns = self._matrices()
+        x = x.to(rows.dtype)
         images, channels, h, w = x.shape
-        rows, _, columns, _ = self._matrices(images * channels)
         if self._dense:
-            return torch.mm(x.reshape(-1, h * w), columns).view(images, channels, -1)
-        along_columns = torch.mm(x.reshape(-1, w), columns).view(-1, h, w)
-        return torch.bmm(rows, along_columns).view(images, channels, h, w)
+            return torch.mm(x.reshape(-1, h * w), rows.mT).view(images, channels, -1)
+        along_columns = torch.mm(x.reshape(-1, w), columns.mT).view(-1, h, w)
+        return torch.bmm(rows.expand(images * channels, h, h), along_columns).view(images, channels, h, w)
 
     def features(self, z: Tensor, like: Tensor) -> Tensor:
         """D⁻¹ (gain · z + offset)."""
-        gain, offset, shape = self._buffers["gain"], self._buffers["offset"], like.shape
-        z = torch.addcmul(offset, z, gain)  # type: ignore[arg-type]
-        _, rows, _, columns = self._matrices(shape[0] * shape[1])
-        moved = torch.mm(z.view(-1, z.shape[-1]), columns)
-        if not self._dense:
-            moved = torch.bmm(rows, moved.view(-1, shape[2], shape[3]))
-        return moved.view(shape).to(like.dtype)
+        (rows, columns), (images, channels, h, w) = self._matrices(), like.shape
+        z = torch.addcmul(self._buffers["offset"], z, self._buffers["gain"])  # type: ignore[arg-type]
+        if self._dense:
+            return torch.mm(z.view(-1, h * w), rows).view(like.shape).to(like.dtype)
+        moved = torch.mm(z.view(-1, w), columns).view(-1, h, w)
+        return torch.bmm(rows.mT.expand(images * channels, h, h), moved).view(like.shape).to(like.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         gain, offset = self._buffers["gain"], self._buffers["offset"]
@@ -118,21 +112,8 @@ class ImageMap(SpectralMap):
         z = self.coefficients(x)
         return self.features(z, x), z
 
-    def _matrices(self, maps: int | torch.SymInt) -> tuple[Tensor, ...]:
-        """Rows, to there and back, for each of so many maps; then columns, there and back."""
-        rows, columns, h = self._buffers["rows"], self._buffers["columns"], self._side
-        kept = self._prepared
-        if kept is not None and kept[0] is rows and kept[1] == maps:
-            return kept[2]
-        assert rows is not None
-        assert columns is not None
-        if self._dense:
-            found = (rows, rows, rows.mT, rows)
-        else:
-            found = (rows.expand(maps, h, h), rows.mT.expand(maps, h, h), columns.mT, columns)
-        if not torch.compiler.is_compiling():
-            self._prepared = rows, maps, found
-        return found
+    def _matrices(self) -> tuple[Tensor, Tensor]:
+        return self._buffers["rows"], self._buffers["columns"]  # type: ignore[return-value]
 
 
 def map_of(
@@ -146,18 +127,18 @@ def map_of(
     return SpectralMap(covariance, target, affine)
 
 
-def batchnorm_at(network: nn.Module, site: Site) -> _BatchNorm | None:
-    """The BatchNorm whose output is the site, if the map of the site can do its work as well."""
+def batchnorm_before(network: nn.Module, site: Site) -> ChannelAffine | None:
+    """Scale and shift of the BatchNorm whose output is the site, if it can be merged with the map of the site."""
     if site.is_input or site.function or site.calls > 1 or site.layout.grid or site.layout.channel != 1:
         return None
     layer = submodule(network, site.module)
     if not isinstance(layer, _BatchNorm) or layer.running_mean is None or layer.running_var is None:
         return None
-    return layer if is_untouched(layer) else None
+    return channel_affine(layer) if is_untouched(layer) else None
 
 
 def channel_affine(layer: _BatchNorm, dtype: torch.dtype = torch.float64) -> ChannelAffine:
-    """What a BatchNorm in evaluation mode does to each channel."""
+    """Scale and shift of each channel by a BatchNorm in evaluation mode."""
     assert layer.running_mean is not None
     assert layer.running_var is not None
     scale = torch.rsqrt(layer.running_var.to(dtype) + layer.eps)
@@ -167,14 +148,8 @@ def channel_affine(layer: _BatchNorm, dtype: torch.dtype = torch.float64) -> Cha
     return scale[:, None], shift[:, None]
 
 
-def batchnorm_before(network: nn.Module, site: Site) -> ChannelAffine | None:
-    """What the BatchNorm whose output is the site does, if the map of the site can do it as well."""
-    layer = batchnorm_at(network, site)
-    return None if layer is None else channel_affine(layer)
-
-
 def is_untouched(layer: nn.Module) -> bool:
-    """Whether a layer does what its class in PyTorch does, and nothing after it."""
+    """Whether a layer runs the forward pass of its class in PyTorch, without hooks after it."""
     return type(layer).forward in _KNOWN_FORWARDS and not layer._forward_hooks and "forward" not in vars(layer)
 
 

@@ -1,7 +1,7 @@
 """fit: measure the training statistics of a network. match: the network that moves every batch to them."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from os import PathLike
 from typing import Any, Literal, TypeAlias, overload
@@ -9,20 +9,21 @@ from typing import Any, Literal, TypeAlias, overload
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.covariance import ChannelMoments, Covariance, Prior, Spectrum
-from shiftmatch.core.distance import measure_fingerprint
-from shiftmatch.errors import BatchTooSmallError, InputError, ShiftMatchError
+from shiftmatch.core.covariance import Covariance, SpatialKronecker
+from shiftmatch.core.fingerprint import measure_fingerprint
+from shiftmatch.core.linalg import EigenvalueFloor, Regularisation
+from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum
+from shiftmatch.errors import BatchTooSmallError, InputError
+from shiftmatch.matching.batchnorm import BatchNormMode
 from shiftmatch.matching.classes import ClassMoments, class_probabilities, image_moments
 from shiftmatch.matching.distributed import add_over_processes
-from shiftmatch.matching.inputs import BATCH_SIZE, Inputs, batches_of, check_images
+from shiftmatch.matching.inputs import BATCH_SIZE, INPUT, Inputs, batches_of, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.matched import MatchedModel
-from shiftmatch.matching.matcher import without_autocast
+from shiftmatch.matching.matcher import measuring_at
 from shiftmatch.matching.observed import PlainModel
-from shiftmatch.matching.presets import Preset, preset_named
-from shiftmatch.matching.selection import Choice
-from shiftmatch.matching.selection import sites as find_sites
-from shiftmatch.matching.site import INPUT, Site, Sites
+from shiftmatch.matching.sites import Choice, Site, Sites
+from shiftmatch.matching.sites import sites as find_sites
 from shiftmatch.matching.statistics import SiteStatistics, Statistics
 from shiftmatch.matching.strength import AutoMatchedModel
 from shiftmatch.utils.hashing import weight_hashes
@@ -34,6 +35,48 @@ PriorImages: TypeAlias = float | int | tuple[float | int, float | int]
 """How many images the training statistics count for: a number, or one for moments and one for the shape."""
 
 INFINITY = float("inf")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What `fit` does where it is not told otherwise; the input may have a covariance of its own.
+
+    Args:
+        covariance: the structure at every site.
+        input_covariance: the structure at the input, if it is another.
+        batchnorm: "eval" (running statistics) or "batch" (those of the batch).
+
+    >>> Preset().covariance
+    Spectrum(basis='dct', floor=0.0001)
+    """
+
+    covariance: Covariance = field(default_factory=Spectrum)
+    input_covariance: Covariance | None = None
+    batchnorm: BatchNormMode = "eval"
+
+    def covariance_at(self, site: Site) -> Covariance:
+        """The structure at a site."""
+        return self.input_covariance if site.is_input and self.input_covariance else self.covariance
+
+
+def paper(*, pixel_std: float = 1.0) -> Preset:
+    """The published method: rows, then columns, with the constants of the authors' code and BatchNorm on the batch.
+
+    Their floor at the input, 1e-3, is meant for pixels in [0, 1].
+
+    Args:
+        pixel_std: what pixels from 0 to 1 are divided by before they enter the network.
+
+    >>> paper().batchnorm, paper().covariance.regularisation.test
+    ('batch', EigenvalueFloor(jitter=0.001, rtol=..., atol=1e-08))
+    """
+    train = EigenvalueFloor(rtol=0.0, atol=1e-8)
+    inner = Regularisation(test=EigenvalueFloor(jitter=1e-3, rtol=0.0, atol=1e-8), train=train)
+    at_input = Regularisation(test=EigenvalueFloor(rtol=0.0, atol=1e-3 / pixel_std**2), train=train)
+    return Preset(SpatialKronecker(inner), SpatialKronecker(at_input), "batch")
+
+
+PRESETS = {"default": Preset(), "paper": paper()}
 
 
 @restoring_grad_mode()
@@ -74,12 +117,13 @@ def fit(
     >>> fit(net, torch.randn(16, 3, 8, 8))
     2 sites, 16 images, ...
     """
-    settings = _with_choices(preset_named(preset), covariance, batchnorm)
+    settings = _settings(preset, covariance, batchnorm)
     batches = batches_of(data, batch_size)
-    inputs = (_checked(Inputs.of(batch).on(model, device)) for batch in batches)
+    every = (Inputs.of(batch).on(model, device) for batch in batches)
+    inputs = (batch for batch in every if check_images(batch).images)
     first = next(inputs, None)
     if first is None:
-        raise BatchTooSmallError("There are no batches to measure statistics from: the loader is empty.")
+        raise BatchTooSmallError("There are no images to measure statistics from: the loader is empty.")
     places = sites if isinstance(sites, Sites) else find_sites(model, first, sites)
     recorders = {site: _Recorder(site, settings.covariance_at(site)) for site in places}
     network = instrument(model, recorders, settings.batchnorm).to(device)
@@ -195,7 +239,7 @@ def match(
 
 
 class _Recorder:
-    """The operation at a site while statistics are measured: features pass through."""
+    """The operation at a site while statistics are measured: features are returned unchanged."""
 
     def __init__(self, site: Site, covariance: Covariance) -> None:
         self.site, self.covariance = site, covariance
@@ -203,16 +247,9 @@ class _Recorder:
         self._seen: list[tuple[SiteStatistics, list[tuple[Tensor, Tensor]]]] = []  # in this pass; moments of each image
 
     def __call__(self, x: Tensor) -> Tensor:
-        if tuple(x.shape[1:]) != self.site.shape:
-            raise InputError(
-                f"Site {self.site.name!r} has features of shape {tuple(x.shape[1:])}; they were {self.site.shape} when "
-                "it was found. All images must have one size: resize them, or fit again."
-            )
-        try:
-            with without_autocast(x.device.type):
-                entry = SiteStatistics.of(self.site, self.covariance, x)
-        except ShiftMatchError as error:
-            raise type(error)(f"At site {self.site.name!r}: {error}") from None
+        self.site.check_shape(x)
+        with measuring_at(self.site, x):
+            entry = SiteStatistics.of(self.site, self.covariance, x)
         by_class = isinstance(self.covariance, Spectrum | ChannelMoments)
         parts = self.site.layout.split(x.detach()) if by_class else []
         self._seen.append((entry, [image_moments(part) for part in parts]))
@@ -227,8 +264,12 @@ class _Recorder:
         self._seen = []
 
 
-def _with_choices(preset: Preset, covariance: Covariance | type | None, batchnorm: str | None) -> Preset:
-    """The preset with what the user has said in its place."""
+def _settings(preset: str | Preset, covariance: Covariance | type | None, batchnorm: str | None) -> Preset:
+    """The preset, with what the user has chosen in its place."""
+    if isinstance(preset, str):
+        if preset not in PRESETS:
+            raise InputError(f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}, or pass a Preset.")
+        preset = PRESETS[preset]
     structure = covariance() if isinstance(covariance, type) else covariance
     if structure is not None:
         if not isinstance(structure, Covariance):
@@ -243,7 +284,7 @@ def _with_choices(preset: Preset, covariance: Covariance | type | None, batchnor
 
 
 def prior_of(images: Any) -> Prior | None:
-    """What the user means by prior_images."""
+    """The prior that `prior_images` stands for."""
     if images is None:
         return None
     pair = images if isinstance(images, tuple | list) else (images, images)
@@ -263,11 +304,6 @@ def _check_spectra(statistics: Statistics) -> None:
                 f"This strength needs the nested family of a spectrum; {entry.site.name!r} was fitted with "
                 f"{type(entry.covariance).__name__}. Fit with covariance=shiftmatch.Spectrum(), or use strength='full'."
             )
-
-
-def _checked(inputs: Inputs) -> Inputs:
-    check_images(inputs)
-    return inputs
 
 
 def _length(batches: Iterable[Any]) -> int | None:

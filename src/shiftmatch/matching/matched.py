@@ -1,7 +1,8 @@
 """The matched network: a twin of a network that moves every batch to the statistics of its training data."""
 
+from contextlib import nullcontext
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 from warnings import warn
 
 import torch
@@ -15,10 +16,10 @@ from shiftmatch.errors import (
     SmallBatchWarning,
     StatisticsMismatchError,
 )
-from shiftmatch.matching.fused import fused_sites
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument, needs_call_counts, submodule
-from shiftmatch.matching.matcher import SiteMatcher
+from shiftmatch.matching.matcher import SiteMatcher, fused_sites
+from shiftmatch.matching.sites import times
 from shiftmatch.matching.statistics import Statistics
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.files import parsing
@@ -28,8 +29,11 @@ from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 KIND, FORMAT = "matched network", 1
 """What files of matched networks call themselves, and the newest form of them."""
 
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
+"""Of the network's inputs by name, without the batch axis."""
+
 FEW_IMAGES = 100
-"""Below this many images a batch's own statistics are so noisy that clean images suffer, unless a prior helps."""
+"""Statistics of fewer images are so noisy that accuracy on clean images falls, unless a prior helps."""
 
 
 class MatchedModel(TwinModel):
@@ -80,13 +84,11 @@ class MatchedModel(TwinModel):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns, for features matched to those of its training data."""
-        if torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling():
+            inputs = self.checked(Inputs(args, kwargs))
+            args, kwargs = inputs.args, dict(inputs.kwargs)
+        with counting_calls() if self._counts_calls else nullcontext():
             return self.network(*args, **kwargs)
-        inputs = self.checked(Inputs(args, kwargs))
-        if not self._counts_calls:
-            return self.network(*inputs.args, **inputs.kwargs)
-        with counting_calls():
-            return self.network(*inputs.args, **inputs.kwargs)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what matching needs, without the weights of the network; `load` reads it, bit for bit."""
@@ -97,13 +99,11 @@ class MatchedModel(TwinModel):
         save_tensors(path, tensors, kind=KIND, version=FORMAT, header=header)
 
     def extra_repr(self) -> str:
-        shown = self.prior or "default"
-        return f"{len(self.statistics)} sites, prior_images={tuple(self.prior) if self.prior else shown}"
+        return f"{len(self.statistics)} sites, prior_images={tuple(self.prior) if self.prior else 'default'}"
 
     def checked(self, inputs: Inputs) -> Inputs:
-        """Inputs that can be matched, where the network is."""
-        check_images(inputs)
-        inputs = inputs.on(self.network)
+        """The inputs on the network's device and in its precision; refused if they cannot be matched."""
+        inputs = check_images(inputs).on(self.network)
         named = inputs.named(self.network)
         shapes = {name: tuple(x.shape[1:]) for name, x in named.items()}
         check_shapes(shapes, self.statistics)
@@ -118,7 +118,7 @@ class MatchedModel(TwinModel):
         return inputs
 
     def _check_size(self, images: int) -> None:
-        """Refuse, or warn of, batches that are too small for their prior."""
+        """Refuse one image, and warn of few, where no prior helps."""
         if self.across_processes or any(max(site.prior) > 0 for site in self._modules["sites"]):  # type: ignore[union-attr]
             return
         advice = "mix in the training statistics: shiftmatch.match(model, statistics, prior_images=32)."
@@ -177,23 +177,19 @@ def require_weights(model: nn.Module, statistics: Statistics) -> None:
         )
 
 
-def check_shapes(shapes: dict[str, tuple[int, ...]], statistics: Statistics) -> None:
-    """Refuse inputs that cannot be those of the fitted network."""
-    if not _alike(shapes, statistics.inputs):
-        raise InputError(
-            f"The statistics were measured for inputs of shape {_listed(statistics.inputs)} ; "
-            f"got {_listed(shapes)}. Resize the images, or fit again on images of this shape."
-        )
-
-
-def _alike(shapes: dict[str, tuple[int, ...]], fitted: dict[str, tuple[int, ...]]) -> bool:
-    """Whether inputs are the fitted ones, but perhaps for the size of their maps; sites say whether that can be."""
+def check_shapes(shapes: Shapes, statistics: Statistics) -> None:
+    """Refuse inputs that cannot be those of the fitted network; maps of another size are judged by the sites."""
+    fitted = statistics.inputs
 
     def fits(shape: tuple[int, ...], known: tuple[int, ...]) -> bool:
         return shape == known or (len(shape) == len(known) > 1 and shape[0] == known[0])
 
-    return shapes.keys() == fitted.keys() and all(fits(shape, fitted[name]) for name, shape in shapes.items())
+    if shapes.keys() != fitted.keys() or not all(fits(shape, fitted[name]) for name, shape in shapes.items()):
+        raise InputError(
+            f"The statistics were measured for inputs of shape {_listed(fitted)} ; "
+            f"got {_listed(shapes)}. Resize the images, or fit again on images of this shape."
+        )
 
 
-def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
-    return ", ".join(" × ".join(map(str, shape)) for shape in shapes.values()) or "nothing that is an image"
+def _listed(shapes: Shapes) -> str:
+    return ", ".join(map(times, shapes.values())) or "nothing that is an image"

@@ -25,13 +25,13 @@ KIND, FORMAT = "statistics of members", 2
 """What files of them call themselves, and the newest form of them."""
 
 ITS_MEMBERS = ("the statistics of its members", "Fit them again with shiftmatch.fit_members(members, data, path).")
-"""What a damaged file lacks, and what to do."""
+"""What cannot be read in a damaged file, and what to do."""
 
 WEIGHTS = "weights"
 """The tensor that holds the hashes of each member's weights; everything else of the header is common to all members."""
 
 MAX_KEPT_BYTES = 64 << 20
-"""Matched members are kept while they are smaller than this, so that a second batch need not prepare them again."""
+"""Matched members are kept up to so many bytes in all, so that they are not built again for the next batch."""
 
 
 def load_members(path: str | PathLike[str]) -> LazySequence[Statistics]:
@@ -140,7 +140,7 @@ def match_members(members: Sequence[nn.Module], statistics: Sequence[Statistics]
 
 
 class _Matched:
-    """Builds matched members, and keeps the first ones."""
+    """Builds matched members, and keeps the first ones up to MAX_KEPT_BYTES."""
 
     def __init__(
         self, members: Sequence[nn.Module], statistics: Sequence[Statistics], settings: dict[str, Any]
@@ -159,7 +159,7 @@ class _Matched:
         return built
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was built, which another process builds itself."""
+        """Without the matched members, which another process builds itself."""
         return vars(self) | {"_kept": {}, "_bytes": 0}
 
 

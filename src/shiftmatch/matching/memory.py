@@ -1,4 +1,4 @@
-"""A matched network with memory, for images that come one by one or a few at a time."""
+"""A matched network with a memory, for images that come one by one or a few at a time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,24 +9,14 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from shiftmatch.core.spectrum import (
-    BatchMoments,
-    ChannelAffine,
-    ChannelMoments,
-    GainAndOffset,
-    Spectrum,
-    affinely,
-    after,
-    check_batch,
-    merge,
-)
-from shiftmatch.core.views import NOT_FINITE
-from shiftmatch.errors import InputError, NonFiniteError, StatisticsMismatchError
+from shiftmatch.core.moments import NOT_FINITE, BatchMoments, affinely, check_batch, merge
+from shiftmatch.core.spectrum import ChannelAffine, ChannelMoments, GainAndOffset, Spectrum, after
+from shiftmatch.errors import NonFiniteError, StatisticsMismatchError
 from shiftmatch.matching.inputs import Inputs, check_images
 from shiftmatch.matching.instrument import counting_calls, instrument
 from shiftmatch.matching.maps import ImageMap, batchnorm_before, map_of
 from shiftmatch.matching.matched import MatchedModel, check_shapes
-from shiftmatch.matching.matcher import PartMatcher, SiteMatcher, without_autocast
+from shiftmatch.matching.matcher import PartTarget, SiteMatcher, without_autocast
 from shiftmatch.matching.twin import TwinModel
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.hashing import content_hash
@@ -36,66 +26,64 @@ from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 KIND, FORMAT = "memory of a stream", 1
 
 WINDOW = 500
-"""Images that the memory counts for at most: older ones fade."""
+"""The memory counts for at most so many images: older ones fade."""
 
 REFRESH = 16
-"""Images after which the maps are made anew, at most: in between, an image costs little more than without matching."""
+"""Maps are updated after at most so many images. In between, an image costs little more than without matching."""
 
 GROWTH = 8
-"""They are made anew as soon as the memory has grown by one part in so many."""
+"""Maps are updated as soon as the memory has grown by an eighth."""
 
 MAX_WAITING_BYTES = 256 << 20
-"""Features of images that are not in the memory yet take no more than this."""
+"""The features of images that are not in the memory yet take at most so many bytes."""
 
 RECENT = 16
-"""Images whose look is compared with the memory's."""
+"""So many of the last images are compared with those of the memory."""
 
 CHANGE = 6.0
-"""Standard errors by which the look of recent images must differ to be a change of the corruption."""
+"""The corruption has changed where recent images differ by so many standard errors."""
 
 KEPT_AFTER_CHANGE = 8
-"""Images that the memory still counts for after a change."""
+"""After a change the memory counts for at most so many images."""
 
 BANDS = 4
-"""Bands of frequency in which the look of an image is described."""
+"""In so many bands of frequency the energy of an image is measured."""
 
 
 @final
 @dataclass
-class Look:
-    """What recent images look like beside those of the memory: mean and spread of a few numbers of each image."""
+class ChangeDetector:
+    """Compares recent images with those of the memory, by mean and spread of a few numbers of each image."""
 
     count: int = 0
     mean: Tensor = field(default_factory=lambda: torch.zeros(0))
     square: Tensor = field(default_factory=lambda: torch.zeros(0))
     recent: list[Tensor] = field(default_factory=list)
 
-    def changed(self, looks: Tensor, window: int) -> bool:
-        """Whether images differ from those before by more than chance; they are remembered either way."""
-        self.recent = [*self.recent, *looks][-RECENT:]
+    def changed(self, features: Tensor, window: int) -> bool:
+        """Whether recent images differ from those before by more than chance; these numbers are added either way."""
+        self.recent = [*self.recent, *features][-RECENT:]
         if self.count >= 2 * RECENT and len(self.recent) == RECENT:
             spread = (self.square - self.mean.square()).clamp_min(1e-12).sqrt()
             distance = (torch.stack(self.recent).mean(0) - self.mean).abs() / (spread / RECENT**0.5)
             if distance.max() > CHANGE:
-                self.count, self.recent = 0, list(looks)[-RECENT:]
-                self._remember(looks, window)
+                self.count, self.recent = 0, list(features)[-RECENT:]
+                self._add(features, window)
                 return True
-        self._remember(looks, window)
+        self._add(features, window)
         return False
 
-    def _remember(self, looks: Tensor, window: int) -> None:
-        old, new = min(self.count, window), len(looks)
-        share = new / (old + new)
-        if old == 0:
-            self.mean, self.square = looks.mean(0), looks.square().mean(0)
-        else:
-            self.mean = self.mean + share * (looks.mean(0) - self.mean)
-            self.square = self.square + share * (looks.square().mean(0) - self.square)
-        self.count = old + new
+    def _add(self, features: Tensor, window: int) -> None:
+        old, new = min(self.count, window), len(features)
+        mean, square, self.count = features.mean(0), features.square().mean(0), old + new
+        if old:
+            share = new / (old + new)
+            mean, square = self.mean + share * (mean - self.mean), self.square + share * (square - self.square)
+        self.mean, self.square = mean, square
 
 
 class Memory(NamedTuple):
-    """What a stream has been like: images, changes of the corruption, and the moments of each part of a site."""
+    """The state of a stream: images seen, changes of the corruption, and the moments of each part of each site."""
 
     images: int
     changes: int
@@ -109,7 +97,7 @@ class StreamModel(TwinModel):
         matched: the network, matched.
         model: the plain network.
         window: how many images the memory counts for at most.
-        refresh: after how many images the maps are made anew, at most.
+        refresh: after how many images the maps are updated, at most.
 
     >>> import shiftmatch as sm
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
@@ -127,7 +115,7 @@ class StreamModel(TwinModel):
         batchnorm = matched.statistics.batchnorm
         matchers = [site for site in matched.sites if isinstance(site, SiteMatcher)]
         before = {m.site: batchnorm_before(model, m.site) if batchnorm == "eval" else None for m in matchers}
-        self._operations = {m.site: _Remembering(self, m, before[m.site]) for m in matchers}
+        self._operations = {m.site: _StreamSite(self, m, before[m.site]) for m in matchers}
         self._parts = {
             f"{site.name}|{i}": part for site, o in self._operations.items() for i, part in enumerate(o.parts)
         }
@@ -142,17 +130,15 @@ class StreamModel(TwinModel):
     @restoring_grad_mode()
     @torch.no_grad()
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the network returns for one or more images, which are remembered."""
-        inputs = Inputs(args, kwargs)
-        check_images(inputs)
-        inputs = inputs.on(self.network)
+        """What the network returns for one or more images, which are added to the memory."""
+        inputs = check_images(Inputs(args, kwargs)).on(self.network)
         check_shapes({name: tuple(x.shape[1:]) for name, x in inputs.named(self.network).items()}, self.statistics)
         self._waiting += inputs.images
-        self._measures = self._waiting >= min(self.refresh, max(1, self._counted // GROWTH))
+        self._measures = inputs.images > 0 and self._waiting >= min(self.refresh, max(1, self._counted // GROWTH))
         try:
             with counting_calls():
                 output = self.network(*inputs.args, **inputs.kwargs)
-        except BaseException:  # what waits may be spoilt, such as by NaN
+        except BaseException:  # some of the waiting features may be NaN, or missing
             self._forget_waiting()
             raise
         self.images += inputs.images
@@ -162,13 +148,13 @@ class StreamModel(TwinModel):
 
     def reset(self) -> None:
         """Forget everything seen so far."""
-        self._look, self.changes, self.images = Look(), 0, 0
+        self._detector, self.changes, self.images = ChangeDetector(), 0, 0
         for part in self._parts.values():
             part.moments = None
         self._forget_waiting()
 
     def save_memory(self, path: str | PathLike[str]) -> None:
-        """Write what the stream has been like, so that another process can go on with it."""
+        """Write the memory, so that another process can go on with it."""
         tensors, header = self.memory()
         save_tensors(path, tensors, kind=KIND, version=FORMAT, header=header)
 
@@ -180,38 +166,33 @@ class StreamModel(TwinModel):
         self.remember(known)
 
     def memory(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """What the stream has been like, as tensors and what describes them."""
-        if self._waiting:
-            for operation in self._operations.values():
-                operation.absorb()
-            self._waiting = 0
+        """The memory as tensors and a header."""
+        self._absorb_waiting()
         known = {name: part.moments for name, part in self._parts.items() if part.moments is not None}
         tensors = {f"{name}|{kind}": getattr(moments, kind) for name, moments in known.items() for kind in KINDS}
         counts = {name: moments.images for name, moments in known.items()}
         return tensors, {"counts": counts, "images": self.images, "changes": self.changes, "of": self._identity()}
 
     def read(self, tensors: Mapping[str, Tensor], header: Mapping[str, Any], path: str | PathLike[str]) -> Memory:
-        """What `memory` has returned, from a file; refused if it does not fit here."""
+        """The memory in tensors and a header of a file; refused if it is not one of this network."""
         if header["of"] != self._identity():
             raise StatisticsMismatchError(f"{path} is the memory of a stream with other statistics; fit or load those.")
-        known = {name: self._remembered(name, tensors, header["counts"][name]) for name in header["counts"]}
+        known: dict[str, BatchMoments] = {}
+        for name, count in header["counts"].items():
+            mean, variance = (tensors[f"{name}|{kind}"] for kind in KINDS)
+            target = self._parts[name].target
+            if mean.numel() != target["mean"].numel() or variance.numel() != target["variance"].numel() or count < 0:
+                raise ValueError(f"{name} has {mean.numel()} means, {variance.numel()} variances and {count} images")
+            known[name] = BatchMoments(mean, variance, int(count))
         return Memory(int(header["images"]), int(header["changes"]), known)
 
     def remember(self, memory: Memory) -> None:
-        """Go on with what `read` has returned."""
+        """Go on with a memory that `read` has returned."""
         self.reset()
         self.images, self.changes = memory.images, memory.changes
         for name, moments in memory.moments.items():
             self._parts[name].moments = moments
-            self._parts[name].update_map()
-
-    def _remembered(self, name: str, tensors: Mapping[str, Tensor], count: int) -> BatchMoments:
-        """The moments of one part in a file, of the shapes that they have here."""
-        mean, variance = (tensors[f"{name}|{kind}"] for kind in KINDS)
-        target = self._parts[name].target
-        if (mean.numel(), variance.numel()) != (target["mean"].numel(), target["variance"].numel()) or int(count) < 0:
-            raise ValueError(f"{name} has {mean.numel()} means, {variance.numel()} variances and {count} images")
-        return BatchMoments(mean, variance, int(count))
+            self._parts[name].prepare()
 
     @property
     def _counted(self) -> int:
@@ -222,14 +203,28 @@ class StreamModel(TwinModel):
     def _identity(self) -> str:
         return content_hash([self.statistics.weights, self.statistics.images, list(self.statistics)])
 
+    def _apply(self, fn, recurse=True):  # type: ignore[no-untyped-def]
+        """Moving or converting this network takes its memory along."""
+        self._absorb_waiting()
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for part in self._parts.values():
+            part.prepare()
+        return self
+
+    def _absorb_waiting(self) -> None:
+        if self._waiting:
+            for operation in self._operations.values():
+                operation.absorb()
+            self._waiting = 0
+
     def _forget_waiting(self) -> None:
         self._waiting = 0
         for part in self._parts.values():
             part.waiting.clear()
 
-    def _notice(self, looks: Tensor) -> None:
-        """Forget faster where images have changed."""
-        if self._look.changed(looks, self.window):
+    def _notice(self, features: Tensor) -> None:
+        """Let older images fade at once where the corruption has changed."""
+        if self._detector.changed(features, self.window):
             self.changes += 1
             for part in self._parts.values():
                 if part.moments is not None:
@@ -240,20 +235,32 @@ KINDS = ("mean", "variance")
 
 
 class _Part:
-    """What a stream knows of one part of a site: moments, images that are not in them yet, and the map."""
+    """One part of a site in a stream: its moments, features of images that are not in them yet, and its map."""
 
-    def __init__(self, matcher: PartMatcher, before: ChannelAffine | None, space: Sequence[int]) -> None:
+    moments: BatchMoments | None
+    before: ChannelAffine | None
+
+    def __init__(self, matcher: PartTarget, before: ChannelAffine | None, space: Sequence[int]) -> None:
         assert isinstance(matcher.covariance, Spectrum | ChannelMoments)
         self.structure, self.target, self.prior, self.space = matcher.covariance, matcher.target, matcher.prior, space
-        gain, self.unit = torch.ones_like(self.target["variance"]), self.target.get("unit", 1.0)
-        self.before = before and (before[0].to(gain.dtype), before[1].to(gain.dtype))
-        none = GainAndOffset(gain, torch.zeros_like(self.target["mean"]))
-        self.map = map_of(self.structure, self.target, none, space)
-        self.moments: BatchMoments | None = None
+        self.batchnorm, self.moments = before, None
         self.waiting: list[Tensor] = []
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make the map in the precision and on the device of the target, where the moments are taken, too."""
+        gain, offset = torch.ones_like(self.target["variance"]), torch.zeros_like(self.target["mean"])
+        self.unit = self.target.get("unit", 1.0)
+        self.before = self.batchnorm and (self.batchnorm[0].to(gain), self.batchnorm[1].to(gain))
+        self.map = map_of(self.structure, self.target, GainAndOffset(gain, offset), self.space)
+        if self.moments is not None:
+            self.moments = BatchMoments(
+                self.moments.mean.to(offset), self.moments.variance.to(gain), self.moments.images
+            )
+            self.update_map()
 
     def absorb(self, window: int, per_image: int) -> None:
-        """Add what waits to the moments, old images faded, and make the map from them."""
+        """Add the waiting features to the moments, in which older images fade, and update the map."""
         z = torch.cat(self.waiting)
         new = self.structure.summarise(z, len(z) // per_image)
         check_batch(new)
@@ -266,13 +273,13 @@ class _Part:
         self.update_map()
 
     def update_map(self) -> None:
-        """The map that the moments ask for."""
+        """Compute the map from the moments."""
         assert self.moments is not None
         affine = self.structure.gain_and_offset(self.moments, self.target, self.prior)
         self.map.assign(affine if self.before is None else after(affine, *self.before, self.unit))
 
 
-class _Remembering:
+class _StreamSite:
     """The operation at a site of a stream."""
 
     def __init__(self, owner: StreamModel, matcher: SiteMatcher, before: ChannelAffine | None) -> None:
@@ -283,15 +290,13 @@ class _Remembering:
         self._whole = whole and isinstance(self.parts[0].map, ImageMap)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.shape[1:] != self.site.shape:
-            raise InputError(
-                f"Site {self.site.name!r} has features of shape {tuple(x.shape[1:])}; they were {self.site.shape} when "
-                "it was fitted. Resize the images, or fit again on images of this size."
-            )
+        self.site.check_shape(x)
+        if len(x) == 0:
+            return x
         if torch.is_autocast_enabled(x.device.type):
             with without_autocast(x.device.type):
                 return self(x)
-        if self._whole and not self.owner[0]._measures:  # what most images get
+        if self._whole and not self.owner[0]._measures:  # the path of most images
             part = self.parts[0]
             assert isinstance(part.map, ImageMap)
             moved, z = part.map.with_coefficients(x)
@@ -310,28 +315,24 @@ class _Remembering:
         )
 
     def absorb(self) -> None:
-        """Take in the images that wait."""
+        """Add the waiting features of all parts to the memory."""
         first, owner = self.parts[0], self.owner[0]
         if self.site.is_input and isinstance(first.structure, Spectrum):
             z = torch.cat(first.waiting)
             if z.isfinite().all():
-                owner._notice(_looks(z, first.target, first.space))
+                owner._notice(_describe(z, first.target, first.space))
         for part in self.parts:
             part.absorb(owner.window, self.site.per_image)
 
 
-def _looks(z: Tensor, target: Mapping[str, Tensor], space: Sequence[int]) -> Tensor:
+def _describe(z: Tensor, target: Mapping[str, Tensor], space: Sequence[int]) -> Tensor:
     """For every image, its level, and the logarithm of its energy in bands of frequency, each a mean over channels."""
     sides = space if z[0, 0].numel() == prod(space) else z.shape[2:]
     z = z.flatten(2)
     deviations = (z - target["mean"]).abs()
     energy = (deviations.square() / (target["variance"] + target["floor"])).mean(1)
-    order = energy.new_tensor([sum(place) for place in _places(sides)]).argsort()
+    grids = torch.meshgrid(*((torch.arange(side) / side).double() for side in sides), indexing="ij")
+    order = torch.stack(grids).sum(0).flatten().to(energy).argsort()
     bands = torch.stack([energy[:, band].mean(-1) for band in order[1:].tensor_split(BANDS)], dim=-1)
     level = (z[..., 0].real - target["mean"][:, 0].real).mean(1, keepdim=True)
     return torch.cat([level, (bands + 1e-6).log()], dim=-1).cpu()
-
-
-def _places(sides: Sequence[int]) -> list[tuple[float, ...]]:
-    grids = torch.meshgrid(*(torch.arange(side) / side for side in sides), indexing="ij")
-    return [tuple(place) for place in torch.stack([grid.flatten() for grid in grids], dim=-1).tolist()]

@@ -1,9 +1,8 @@
-"""What a pass shows: mean and variance of every channel of every image at the sites, noted while the network runs."""
+"""What a forward pass shows: mean and variance of every channel of every image at the sites, and those of training."""
 
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, final
 
 from jaxtyping import Float
@@ -57,13 +56,13 @@ class Observed:
 
     @property
     def class_shift(self) -> float:
-        """How far the last features are from training in the way that classes differ; 0 if classes are not known."""
+        """How far the last features are from training along the differences of classes; 0 if classes are not known."""
         last = self.parts[-1] if self.parts else None
         return last.classes.shift(last.mean) if last and last.classes else 0.0
 
 
 _parts: ContextVar[list[PartView]] = ContextVar("shiftmatch_observed")
-"""What the forward pass of this thread has shown so far, if somebody asks for it."""
+"""What the forward pass of this thread has shown so far; unset where nobody asks for it."""
 
 
 def observed(network: nn.Module, inputs: Inputs) -> tuple[Float[Tensor, "b k"], Observed]:
@@ -77,7 +76,7 @@ def observed(network: nn.Module, inputs: Inputs) -> tuple[Float[Tensor, "b k"], 
 
 
 class _Observer:
-    """The operation at a site of a network that can be observed: features pass through."""
+    """The operation at a site of an observable network: it notes the moments, and returns the features unchanged."""
 
     def __init__(self, entry: SiteStatistics) -> None:
         self.site, self.train = entry.site, entry.channel_moments()
@@ -91,9 +90,13 @@ class _Observer:
             found += [PartView(*_by_image(image_moments(part), images), train, known) for part, train, known in parts]
         return x
 
+    def before(self, site: nn.Module, args: tuple[Tensor, ...]) -> None:
+        """The hook of a module that is called with the features."""
+        self(args[0])
+
 
 def _by_image(moments: tuple[Tensor, Tensor], images: int) -> tuple[Tensor, Tensor]:
-    """Moments of windows as those of the images that they are parts of."""
+    """The moments of images from those of their windows."""
     if len(moments[0]) == images:
         return moments
     mean, variance = (x.unflatten(0, (images, -1)) for x in moments)
@@ -103,12 +106,8 @@ def _by_image(moments: tuple[Tensor, Tensor], images: int) -> tuple[Tensor, Tens
 def observable(network: MatchedModel) -> MatchedModel:
     """The same network, whose features can be observed before they are matched."""
     for site in network.sites:
-        site.register_forward_pre_hook(partial(_observe_input, _Observer(site.entry)))  # type: ignore[arg-type]
+        site.register_forward_pre_hook(_Observer(site.entry).before)  # type: ignore[arg-type]
     return network
-
-
-def _observe_input(observer: _Observer, site: nn.Module, args: tuple[Tensor, ...]) -> None:
-    observer(args[0])
 
 
 class PlainModel(TwinModel):
@@ -119,5 +118,6 @@ class PlainModel(TwinModel):
         self.network = instrument(model, {entry.site: _Observer(entry) for entry in statistics.values()})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        inputs = Inputs(args, kwargs).on(self.network)
         with counting_calls():
-            return self.network(*args, **kwargs)
+            return self.network(*inputs.args, **inputs.kwargs)

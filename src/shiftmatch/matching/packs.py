@@ -1,4 +1,4 @@
-"""Packs: statistics with all that is needed to use them, as a folder or on the Hugging Face Hub; their protocol."""
+"""Packs: statistics with a card, as a folder or on the Hugging Face Hub; the preprocessing that goes with them."""
 
 from collections.abc import Mapping, Sequence
 from math import isclose
@@ -6,35 +6,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from shiftmatch.errors import DataNotFoundError, ShiftMatchError, StatisticsMismatchError
-from shiftmatch.utils.tensor_files import save_tensors
+from shiftmatch.matching.sites import times
 
 if TYPE_CHECKING:
     from shiftmatch.matching.statistics import Statistics
 
 FILE, CARD = "statistics.safetensors", "README.md"
 """The names of the files of a pack."""
-
-
-def save_pack(
-    statistics: "Statistics",
-    folder: str | PathLike[str],
-    *,
-    kind: str,
-    version: int,
-    data: str = "",
-    gains: Sequence[Mapping[str, Any]] = (),
-) -> Path:
-    """Write a folder with the statistics, every digit of them, and the card that says what they are."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    save_tensors(
-        folder / FILE, statistics.tensors(torch.float64), kind=kind, version=version, header=statistics.header()
-    )
-    (folder / CARD).write_text(card(statistics, data=data, gains=gains), encoding="utf-8")
-    return folder
 
 
 def find_pack(source: str | PathLike[str]) -> Path:
@@ -53,10 +32,10 @@ def find_pack(source: str | PathLike[str]) -> Path:
         ) from error
 
 
-def push_pack(folder: Path, repository: str, **settings: Any) -> str:
+def push_pack(folder: Path, repository: str) -> str:
     """Upload a pack to a repository of the Hub, which is created if it is new; returns its address."""
     hub = _hub()
-    hub.create_repo(repository, exist_ok=True, **settings)
+    hub.create_repo(repository, exist_ok=True)
     hub.upload_folder(repo_id=repository, folder_path=folder)
     return f"https://huggingface.co/{repository}"
 
@@ -77,7 +56,7 @@ def card(statistics: "Statistics", *, data: str = "", gains: Sequence[Mapping[st
         f"- data: {data or statistics.note or 'not recorded'}",
         f"- images: {statistics.images:,}",
         f"- sites: {len(statistics)}, {', '.join(kinds)}; BatchNorm: {statistics.batchnorm}",
-        f"- inputs: {', '.join(' × '.join(map(str, shape)) for shape in statistics.inputs.values())}",
+        f"- inputs: {', '.join(map(times, statistics.inputs.values()))}",
         f"- classes: {', '.join(statistics.classes) or 'not recorded'}",
         "- preprocessing:",
         *prepared,

@@ -13,14 +13,15 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from shiftmatch.core.covariance import STRUCTURES, ChannelMoments, Covariance, Spectrum
+from shiftmatch.core.covariance import STRUCTURES, Covariance
 from shiftmatch.core.linalg import pack, unpack
 from shiftmatch.core.moments import Moments
+from shiftmatch.core.spectrum import ChannelMoments, Spectrum
 from shiftmatch.errors import FileFormatError, StatisticsMismatchError
 from shiftmatch.matching.batchnorm import BatchNormMode
 from shiftmatch.matching.classes import MAX_CLASSES, ClassMoments, with_shares
-from shiftmatch.matching.packs import find_pack, push_pack, save_pack
-from shiftmatch.matching.site import Layout, Site, table
+from shiftmatch.matching.packs import CARD, FILE, card, find_pack, push_pack
+from shiftmatch.matching.sites import Layout, Site, table, times
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
 
@@ -67,25 +68,24 @@ class SiteStatistics:
 
     def channel_moments(self) -> list[Moments]:
         """Mean and variance of the channels of each part; for a Spectrum and ChannelMoments."""
-        structures = [part_covariance(self.covariance, i) for i in range(len(self.parts))]
-        spaces = self.site.layout.spaces(self.site.shape)
         return [
             (own.channel_moments(train, space) if isinstance(own, Spectrum) else train)[0]
-            for own, train, space in zip(structures, self.parts, spaces, strict=True)
+            for own, train, space in self.structures()
         ]
 
     def with_shares(self, shares: Tensor) -> "SiteStatistics":
         """What they would be with other class shares."""
-        spaces = self.site.layout.spaces(self.site.shape)
-        parts = [
-            with_shares(part_covariance(self.covariance, i), train, space, of_class, shares)
-            for i, (train, space, of_class) in enumerate(zip(self.parts, spaces, self.classes, strict=True))
-        ]
-        return replace(self, parts=tuple(parts), classes=())
+        found = zip(self.structures(), self.classes, strict=True)
+        return replace(self, parts=tuple(with_shares(*part, of_class, shares) for part, of_class in found), classes=())
+
+    def structures(self) -> Iterator[tuple[Covariance, tuple[Moments, ...], tuple[int, ...]]]:
+        """The structure of each part, its training moments, and the size of its map."""
+        for i, (train, space) in enumerate(zip(self.parts, self.site.layout.spaces(self.site.shape), strict=True)):
+            yield part_covariance(self.covariance, i), train, space
 
 
 def part_covariance(covariance: Covariance, part: int) -> Covariance:
-    """Tokens apart from the map are matched in mean and variance: a batch is too small for their dense covariance."""
+    """Tokens before the map are matched in mean and variance: a batch is too small for their dense covariance."""
     return covariance if part == 0 else ChannelMoments()
 
 
@@ -103,7 +103,7 @@ class Statistics(Mapping[str, SiteStatistics]):
         note: the user's own words.
         classes: the names of the classes, in the order of the network's outputs.
         preprocessing: how pixels became inputs: mean, std, size.
-        fingerprint: moments of the images themselves, by which corruptions are told apart.
+        fingerprint: moments of the images' fingerprints (core/fingerprint.py), by which corruptions are told apart.
 
     >>> import shiftmatch as sm
     >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
@@ -116,12 +116,12 @@ class Statistics(Mapping[str, SiteStatistics]):
     sites: dict[str, SiteStatistics]
     images: int
     batchnorm: BatchNormMode
-    weights: dict[str, str]  # a hash of every weight of the network they were measured in
-    inputs: dict[str, tuple[int, ...]]  # shapes of the network's inputs, without the batch axis
-    note: str = ""  # the user's own words
-    classes: tuple[str, ...] = ()  # the names of the classes, in the order of the network's outputs
-    preprocessing: dict[str, Any] = field(default_factory=dict)  # how pixels became inputs: mean, std, size
-    fingerprint: Moments | None = None  # of the images themselves: see core/distance.py
+    weights: dict[str, str]
+    inputs: dict[str, tuple[int, ...]]
+    note: str = ""
+    classes: tuple[str, ...] = ()
+    preprocessing: dict[str, Any] = field(default_factory=dict)
+    fingerprint: Moments | None = None
 
     def __getitem__(self, name: str) -> SiteStatistics:
         return self.sites[name]
@@ -151,12 +151,12 @@ class Statistics(Mapping[str, SiteStatistics]):
 
     @property
     def class_shares(self) -> Tensor | None:
-        """The shares of the classes that the network sees in its training data, if it is known to have classes."""
+        """The class shares that the network predicts for its training data; None if there are no moments by class."""
         entries = [entry.classes for entry in self.values()]
         return entries[0][0].shares if entries and all(entries) else None
 
     def with_class_shares(self, shares: Tensor) -> "Statistics":
-        """What the statistics would be if training data had these class shares: targets for batches that have them.
+        """What the statistics would be if the training data had these class shares: a target for batches with them.
 
         >>> import shiftmatch as sm
         >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
@@ -174,7 +174,7 @@ class Statistics(Mapping[str, SiteStatistics]):
 
     @property
     def images_wanted(self) -> int:
-        """How many images a batch should have, so that no covariance has fewer than twice as many samples as sides."""
+        """How many images a batch should have, so that each d × d covariance is measured on at least 2 d samples."""
         found = (moments for entry in self.values() for _, moments in _keyed(entry))
         return max(ceil(2 * m.mean.shape[-2] * self.images / (m.count * m.mean.shape[-1])) for m in found)
 
@@ -202,7 +202,10 @@ class Statistics(Mapping[str, SiteStatistics]):
         `data` says in words what was measured; `gains` are rows for the card, such as {"data": "CIFAR-10-C", "metric":
         "accuracy", "plain": 71.0, "matched": 80.0, "gain": 9.0, "interval": "8.5 to 9.5"}.
         """
-        save_pack(self, folder, kind=KIND, version=FORMAT, data=data, gains=gains)
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_tensors(folder / FILE, self.tensors(torch.float64), kind=KIND, version=FORMAT, header=self.header())
+        (folder / CARD).write_text(card(self, data=data, gains=gains), encoding="utf-8")
 
     @staticmethod
     def from_pretrained(source: str | PathLike[str]) -> "Statistics":
@@ -262,7 +265,7 @@ class Statistics(Mapping[str, SiteStatistics]):
 
     def __repr__(self) -> str:
         rows = [
-            (name, type(entry.covariance).__name__, " × ".join(map(str, entry.site.shape)), str(_size(entry)))
+            (name, type(entry.covariance).__name__, times(entry.site.shape), str(_size(entry)))
             for name, entry in self.sites.items()
         ]
         head = f"{len(self)} sites, {self.images} images, BatchNorm: {self.batchnorm}"

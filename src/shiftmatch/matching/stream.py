@@ -1,6 +1,5 @@
-"""stream: the network that remembers what images have been like. How far it matches is fixed, or decided on the way."""
+"""stream: the network that matches images to the last ones seen. How far it matches is fixed, or decided on the way."""
 
-from collections.abc import Mapping
 from math import inf
 from os import PathLike
 from typing import Any, Literal, overload
@@ -11,14 +10,14 @@ from torch import Tensor, nn
 
 from shiftmatch.core.spectrum import ChannelMoments, Prior, Spectrum
 from shiftmatch.errors import InputError
-from shiftmatch.matching.decision import Decision, decide
 from shiftmatch.matching.inputs import Inputs, logits_of
 from shiftmatch.matching.match import PriorImages, prior_of
 from shiftmatch.matching.matched import MatchedModel
 from shiftmatch.matching.memory import GROWTH, KIND, REFRESH, WINDOW, StreamModel
 from shiftmatch.matching.observed import PlainModel
 from shiftmatch.matching.statistics import Statistics
-from shiftmatch.matching.strength import MOMENTS, PLAIN, SPECTRUM, known_shares, nested_family
+from shiftmatch.matching.strength import MOMENTS, PLAIN, SPECTRUM, Decision, decide, known_shares, nested_family
+from shiftmatch.matching.twin import EvalModel
 from shiftmatch.utils.files import parsing
 from shiftmatch.utils.parallel import restoring_grad_mode
 from shiftmatch.utils.tensor_files import load_tensors, save_tensors
@@ -55,13 +54,13 @@ def stream(
     strength: str = "full",
     prior_images: PriorImages | None = None,
 ) -> "StreamModel | AutoStreamModel":
-    """The network that matches each image to what the stream has been like lately.
+    """The network that matches each image by the moments of the last images of the stream.
 
     Args:
         model: the trained network; it stays as it was.
         statistics: what `fit` has measured in it, with Spectrum or ChannelMoments.
         window: how many images the memory counts for at most; older ones fade.
-        refresh: after how many images the maps are made anew, at most; 1 makes each image count for its own map.
+        refresh: after how many images the maps are updated, at most; with 1, each image counts for its own map.
         strength: how far to match. "full", "moments" for channel moments only, or "auto", which averages over both and
             the plain network, weighted by how sure each has been of the images lately: three passes.
         prior_images: as for `match`.
@@ -97,12 +96,12 @@ def stream(
     raise InputError(f"The strength of a stream is 'full', 'moments' or 'auto'; got {strength!r}.")
 
 
-class AutoStreamModel(nn.Module):
+class AutoStreamModel(EvalModel):
     """A stream that averages over how far it matches: plain, channel moments, spectrum. Three passes per image.
 
-    Weights are those of `strength="auto"` for the images of the window, so that the first ones are answered with what
-    little is known. After a change of the corruption they begin anew. Class shares of the stream that differ from
-    training are seen, and then count for nothing; targets stay those of training.
+    Weights are those of `strength="auto"`, from the predictions for the images of the window; after a change of the
+    corruption the window starts again. Where class shares differ from training, they are left out of the weights;
+    features are still matched to those of all training data.
     It returns log-probabilities, which can be used wherever logits can.
 
     Args:
@@ -146,8 +145,11 @@ class AutoStreamModel(nn.Module):
         return self._decision.answer(answers)
 
     def explain(self) -> Decision | None:
-        """What is decided for the images to come, from those before; None before the first."""
-        return self._decided() if self._recent else None
+        """What is decided for the next images, from the last ones; None before the first."""
+        if not self._recent:
+            return None
+        prior = known_shares(self._recent[SPECTRUM], self.statistics)
+        return decide(nested_family(self._recent, prior), (MOMENTS, SPECTRUM))
 
     @property
     def images(self) -> int:
@@ -165,12 +167,8 @@ class AutoStreamModel(nn.Module):
         self.moments.reset()
         self.full.reset()
 
-    def train(self, mode: bool = True) -> "AutoStreamModel":
-        """Stays in evaluation mode."""
-        return self
-
     def save_memory(self, path: str | PathLike[str]) -> None:
-        """Write what the stream has been like, so that another process can go on with it."""
+        """Write the memory, so that another process can go on with it."""
         tensors, headers = {f"recent|{name}": log_p.cpu().clone() for name, log_p in self._recent.items()}, {}
         for name, member in (("moments", self.moments), ("full", self.full)):
             own, headers[name] = member.memory()
@@ -182,7 +180,10 @@ class AutoStreamModel(nn.Module):
         """Go on with a memory that `save_memory` has written for the same statistics."""
         tensors, headers = load_tensors(path, kind=f"{KIND}, auto", version=FORMAT)
         with parsing(path, "its memory", "Go on without it."):
-            own = {name: _below(f"{name}|", tensors) for name in ("recent", "moments", "full")}
+            own: dict[str, dict[str, Tensor]] = {"recent": {}, "moments": {}, "full": {}}
+            for name, tensor in tensors.items():
+                owner, _, key = name.partition("|")
+                own[owner][key] = tensor
             recent = {name: own["recent"][name] for name in (PLAIN, MOMENTS, SPECTRUM)} if own["recent"] else {}
             if len({(x.shape, x.dtype) for x in recent.values()}) > 1 or any(x.ndim != 2 for x in recent.values()):
                 raise ValueError("the members' answers have different shapes")
@@ -199,11 +200,3 @@ class AutoStreamModel(nn.Module):
 
     def _decide(self) -> None:
         self._decision, self._undecided = self.explain(), 0
-
-    def _decided(self) -> Decision:
-        prior = known_shares(self._recent[SPECTRUM], self.statistics)
-        return decide(nested_family(self._recent, prior), (MOMENTS, SPECTRUM))
-
-
-def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}

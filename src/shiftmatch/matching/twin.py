@@ -34,10 +34,8 @@ def twin_of(model: nn.Module) -> nn.Module:
     return twin.eval()
 
 
-class TwinModel(nn.Module):
-    """Around a twin, its `network`: always in evaluation mode; attributes that it lacks are those of the network."""
-
-    network: nn.Module
+class EvalModel(nn.Module):
+    """A network that is always in evaluation mode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,6 +44,12 @@ class TwinModel(nn.Module):
     def train(self: T, mode: bool = True) -> T:
         """Stays in evaluation mode."""
         return self
+
+
+class TwinModel(EvalModel):
+    """Around a twin, its `network`, whose attributes it has as well."""
+
+    network: nn.Module
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import shiftmatch as sm
 from shiftmatch import models
-from shiftmatch.errors import SiteError
+from shiftmatch.errors import InputError, SiteError
 
 IMAGES = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 
@@ -64,6 +64,16 @@ def test_reference_networks_have_the_published_number_of_sites(name: str, shape:
 def test_post_activations_and_input_only() -> None:
     assert sm.sites(InPlaceNet(), IMAGES, at="post-activation").names == ["input", "block.relu", "block.relu#2"]
     assert sm.sites(InPlaceNet(), IMAGES, at="input").names == ["input"]
+
+
+def test_another_place_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'post-activation', .* got 'activation'"):
+        sm.sites(InPlaceNet(), IMAGES, at="activation")
+
+
+def test_an_example_without_images_is_refused() -> None:
+    with pytest.raises(InputError, match="at least one image"):
+        sm.sites(InPlaceNet(), IMAGES[:0])
 
 
 def test_choosing_by_pattern_type_and_function() -> None:

@@ -16,14 +16,14 @@ from torch.testing import assert_close
 
 import shiftmatch as sm
 from shiftmatch.core import kernels
-from shiftmatch.matching import fused
+from shiftmatch.matching import matcher
 
 needs_kernels = pytest.mark.skipif(kernels._kernels is None, reason="the kernels were not built here")
 
 
 @pytest.fixture
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "LARGE", 0)
+    monkeypatch.setattr(matcher, "LARGE", 0)
 
 
 def network(side: int) -> nn.Module:
@@ -146,7 +146,7 @@ def test_the_result_is_the_same_and_inputs_stay(
         expected = robust(x)
         before, result = places(robust, x)
         assert before != result
-        monkeypatch.setattr(fused, "LARGE", 0)
+        monkeypatch.setattr(matcher, "LARGE", 0)
         before, result = places(robust, x)
         assert before == result
         assert_close(robust(x), expected, rtol=1e-5, atol=1e-5)
@@ -204,7 +204,7 @@ def test_the_decided_strength_measures_features_before_they_are_matched(monkeypa
     net, x = small_network(), corrupted(50)
     statistics = sm.fit(net, images(100), progress=False)
     found = sm.match(net, statistics, strength="auto")(x)
-    monkeypatch.setattr(fused, "LARGE", 1 << 40)
+    monkeypatch.setattr(matcher, "LARGE", 1 << 40)
     assert_close(sm.match(net, statistics, strength="auto")(x), found, rtol=1e-5, atol=1e-5)
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -203,6 +203,16 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["predict", "doors.py:net", "x.npz", "--out", "labels.csv"])
     assert result.exit_code == 1
     assert "free some space" in result.stderr
+
+
+def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing_left(*_: object, **__: object) -> NoReturn:
+        raise MemoryError
+
+    monkeypatch.setattr(sys.modules["shiftmatch.cli.fit"], "open_network", nothing_left)
+    result = CliRunner().invoke(app, ["sites", "lenet", "1x28x28"])
+    assert result.exit_code == 1
+    assert "too little memory" in result.stderr
 
 
 def test_the_paper_is_reproduced_in_a_clone_only(tmp_path: Path) -> None:

@@ -72,3 +72,12 @@ def test_without_space_the_variance_is_that_over_images() -> None:
     expected = (2 * x).var(0, correction=0).log() - train.var(0, correction=0).log()
     assert_close(found.gain[:, 0], expected, rtol=1e-2, atol=1e-2)
     assert (found.spectrum.value, len(found.frequency)) == (0.0, 1)
+
+
+def test_windows_of_an_image_count_as_one_image() -> None:
+    train, x = spectrum_of(maps(200, 2, 8, 8)), maps(50, 2, 8, 8, seed=1, scale=1.5)
+    once, four_times = site_shift(x, train, 50), site_shift(x.repeat_interleave(4, 0), train, 50)
+    for one, four in zip(once, four_times, strict=True):
+        assert_close(four, one)
+    alone = site_shift(x.repeat_interleave(4, 0), train, 200)
+    assert alone.variance.limit < once.variance.limit, "as images of their own they would tell more than they do"

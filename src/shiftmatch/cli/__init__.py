@@ -44,7 +44,7 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             except (ShiftMatchError, BrokenProcessPool, MemoryError) as error:
-                complain(error or "There is too little memory; take smaller batches: batch_size=100.")
+                complain(str(error) or "There is too little memory; take smaller batches: batch_size=100.")
             except BrokenPipeError:  # the reader of the output has closed it
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             except OSError as error:

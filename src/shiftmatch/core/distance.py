@@ -151,7 +151,7 @@ def channel_distances(
 
 def _per_image(
     x: Features, usual_mean: Tensor, masks: Tensor, images: int
-) -> tuple[Float[Tensor, "b c"], Float[Tensor, "b c k"]]:
+) -> tuple[Float[Tensor, "images c"], Float[Tensor, "images c k"]]:
     """The level of every image and its mean energy in every band, about the training means, in double precision."""
     basis, space = DCT(), x.shape[2:]
     matrices = [matrix.to(x.device, compute_dtype(x)) for matrix in basis.matrices(space)]

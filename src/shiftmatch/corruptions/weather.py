@@ -141,7 +141,7 @@ def _distance(edges: Mask) -> Map:
         framed, size = torch.nn.functional.pad(square, frame, value=MAX_DISTANCE**2), square.shape[dim]
         for step in range(-MAX_DISTANCE, MAX_DISTANCE + 1):
             square = torch.minimum(square, framed.narrow(dim, step + MAX_DISTANCE, size) + step**2)
-    return square.sqrt()
+    return square.double().sqrt().float()  # the root of a float is not the same on every processor
 
 
 def _equalise(x: Map) -> Map:

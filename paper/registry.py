@@ -210,7 +210,7 @@ EXPERIMENTS: Mapping[str, Entry] = {
             AroundReleased(
                 Around(8, images=20, batch=4, draws=2, burn_in=1, steps=1), 2, 10, 20, 10, 5, ("contrast",), workers=1
             ),
-            AroundReleased(images=1000, train=4000),
+            AroundReleased(images=1000, train=4000, methods=(PLAIN, SPECTRUM)),
             AroundReleased(),
         ),
     ),

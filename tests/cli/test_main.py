@@ -209,7 +209,7 @@ def test_too_little_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing_left(*_: object, **__: object) -> NoReturn:
         raise MemoryError
 
-    monkeypatch.setattr(sys.modules["shiftmatch.cli.fit"], "open_network", nothing_left)
+    monkeypatch.setattr("shiftmatch.cli.loading.open_network", nothing_left)
     result = CliRunner().invoke(app, ["sites", "lenet", "1x28x28"])
     assert result.exit_code == 1
     assert "too little memory" in result.stderr
@@ -251,8 +251,8 @@ def test_ctrl_c_says_how_to_go_on_and_workers_are_silent(tmp_path: Path, workers
 
 @pytest.mark.usefixtures("here")
 def test_a_network_whose_outputs_are_no_numbers_is_told_with_the_image() -> None:
-    Path("doors.py").write_text(NETWORK.replace("return ", "return Broken(").replace("2))", "2)))") + BROKEN)
-    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, "predict doors.py:net x.npz --out labels.csv".split())
+    Path("doors.py").write_text(NETWORK + BROKEN)
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(app, "predict doors.py:broken x.npz --out labels.csv".split())
     assert result.exit_code == 1
     assert re.search(r"outputs are NaN or infinite, for \d+ to begin with\. Check its weights", result.stderr)
     assert not Path("labels.csv").exists()
@@ -262,6 +262,8 @@ BROKEN = """
 class Broken(nn.Sequential):
     def forward(self, x):
         return super().forward(x) / 0
+def broken():
+    return Broken(*net())
 """
 
 

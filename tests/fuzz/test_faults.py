@@ -83,10 +83,10 @@ def test_a_write_that_the_system_cuts_short_is_an_os_error(kind: str, tmp_path: 
 def test_a_folder_that_cannot_be_written_is_told_and_nothing_changes(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read_only(**_: object) -> None:
+    def read_only(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path))
 
-    monkeypatch.setattr("shiftmatch.utils.files.tempfile.mkstemp", read_only)
+    monkeypatch.setattr(Path, "touch", read_only)
     with pytest.raises(OSError, match="Read-only"):
         SAVED[kind](tmp_path / "result.csv")
     assert list(tmp_path.iterdir()) == []

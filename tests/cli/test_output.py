@@ -154,3 +154,17 @@ def test_a_warning_is_told_once_by_its_words_and_small_batches_by_their_kind(
         warn(message, category, "file.py", 3)
     said = capsys.readouterr().err.splitlines()
     assert said == ["warning: first", "warning: second", "warning: 20 images", "DeprecationWarning: old"]
+
+
+def test_what_is_written_beside_the_result_is_never_written_over_an_input(tmp_path: Path) -> None:
+    weights = tmp_path / "net.safetensors"
+    weights.write_bytes(b"weights")
+    (tmp_path / "link.safetensors").symlink_to(weights)
+    for name in ("net", "link"):
+        with (
+            pytest.raises(InputError, match=f"{name}.safetensors is read by this command"),
+            writing(tmp_path / f"{name}.csv", weights, None, beside=(".json", ".safetensors")),
+        ):
+            pass
+    with writing(tmp_path / "scores.csv", weights, beside=(".json", ".safetensors")) as place:
+        assert place == tmp_path / "scores.csv"

@@ -90,7 +90,7 @@ def evaluate(
 
     (rank, processes), cells = join_processes(), folder or out.with_suffix(".cells")
     chosen = PAPER if corruptions == "paper" else _words(corruptions)
-    with writing(out, weights, posterior, train) as place:
+    with writing(out, weights, posterior, train, beside=(".json", ".safetensors")) as place:
         images = open_suite(
             suite, root, corruptions=chosen or None, severities=_levels(severities), limit=limit, seed=seed
         )

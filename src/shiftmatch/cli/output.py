@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -117,11 +117,11 @@ def join_processes() -> tuple[int, int]:
 
 
 @contextmanager
-def writing(out: Path, *inputs: Path | None) -> Iterator[Path]:
+def writing(out: Path, *inputs: Path | None, beside: Iterable[str] = ()) -> Iterator[Path]:
     """Find out before the work whether `out` can be written, and keep other processes from writing it meanwhile.
 
-    One of the `inputs` is never written over. Of the processes that torchrun has started the first one writes; what
-    the others write is thrown away.
+    One of the `inputs` is never written over, by `out` or by the files with other endings that come `beside` it. Of the
+    processes that torchrun has started the first one writes; what the others write is thrown away.
     """
     if join_processes()[0]:
         with TemporaryDirectory() as folder:
@@ -129,8 +129,11 @@ def writing(out: Path, *inputs: Path | None) -> Iterator[Path]:
         return
     if out.is_dir():
         raise InputError(f"{out} is a folder; name a file to write, such as {out / 'result'}.")
-    if out.exists() and any(path.exists() and out.samefile(path) for path in inputs if path):
-        raise InputError(f"{out} is read by this command and would be written over. Choose another place to write to.")
+    for file in (out, *map(out.with_suffix, beside)):
+        if file.exists() and any(path.exists() and file.samefile(path) for path in inputs if path):
+            raise InputError(
+                f"{file} is read by this command and would be written over. Choose another place to write to."
+            )
     lock = out.with_name(f".{out.name}.lock")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

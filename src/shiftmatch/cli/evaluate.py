@@ -82,6 +82,7 @@ def evaluate(
     from shiftmatch.corruptions import PAPER
     from shiftmatch.evaluation import evaluate as evaluation
     from shiftmatch.evaluation.methods import METHODS, method_named, predictor
+    from shiftmatch.evaluation.scores import BESIDE
     from shiftmatch.evaluation.streams import parse
     from shiftmatch.evaluation.suites import open_suite, training_batches
     from shiftmatch.metrics.registry import named
@@ -90,7 +91,7 @@ def evaluate(
 
     (rank, processes), cells = join_processes(), folder or out.with_suffix(".cells")
     chosen = PAPER if corruptions == "paper" else _words(corruptions)
-    with writing(out, weights, posterior, train, beside=(".json", ".safetensors")) as place:
+    with writing(out, weights, posterior, train, beside=BESIDE) as place:
         images = open_suite(
             suite, root, corruptions=chosen or None, severities=_levels(severities), limit=limit, seed=seed
         )

@@ -42,7 +42,7 @@ extern void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned) __attrib
 typedef struct {
     int n, base;
     const float *even, *odd, *fourth, *even_t, *odd_t, *fourth_t; /* matrices at the base, and their transposes */
-    const float *turns;                                           /* cosines and sines for n / 2, n / 4, ... entries */
+    const float *rotations;                                       /* cosines and sines for n / 2, n / 4, ... entries */
 } axis;
 
 typedef struct job {
@@ -67,8 +67,8 @@ static axis axis_of(int n, const float **tables) {
     while (a.base > BASE && a.base % 2 == 0) a.base /= 2;
     const int e = (a.base + 1) / 2, o = a.base / 2, all = a.base * a.base;
     a.even = *tables, a.odd = a.even + e * e, a.fourth = a.odd + o * o, a.even_t = a.fourth + all;
-    a.odd_t = a.even_t + e * e, a.fourth_t = a.odd_t + o * o, a.turns = a.fourth_t + all;
-    *tables = a.turns + (n > a.base ? 2 * n - 4 * a.base : 0);
+    a.odd_t = a.even_t + e * e, a.fourth_t = a.odd_t + o * o, a.rotations = a.fourth_t + all;
+    *tables = a.rotations + (n > a.base ? 2 * n - 4 * a.base : 0);
     return a;
 }
 
@@ -176,12 +176,12 @@ INLINE void fold(int n, pair *x) {
     }
 }
 
-/* Mirrored entries turned by the angles θ_i = π (2i + 1) / 4m, or back; every second one of the second half changes its
+/* Mirrored entries rotated by the angles θ_i = π (2i + 1) / 4m, or back; every second one of the second half changes its
  * sign. Four entries at a time take each other's places. */
-INLINE void turn(int m, const float *turns, pair *x, const int back) {
+INLINE void rotate(int m, const float *rotations, pair *x, const int back) {
     const int half = m / 2;
     for (int i = 0, k = half - 1; i <= k; i++, k--) {
-        const float *t = turns + 4 * i, *u = turns + 4 * k;
+        const float *t = rotations + 4 * i, *u = rotations + 4 * k;
         const pair a = x[i], b = x[k], c = x[half + i], d = x[half + k];
         if (back) {
             x[i] = minus(times(t[1], a), times(t[2], c)), x[half + k] = plus(times(t[0], a), times(t[3], c));
@@ -194,7 +194,7 @@ INLINE void turn(int m, const float *turns, pair *x, const int back) {
 }
 
 /* Sums and differences of neighbours, but for the first and the last, which have √2; or their transpose. */
-INLINE void mingle(int m, pair *x, long step, const int back) {
+INLINE void butterflies(int m, pair *x, long step, const int back) {
     const float root = 1.41421356f;
     x[0] = times(root, x[0]), x[(m - 1) * step] = times(root, x[(m - 1) * step]);
     for (int i = 1; i < m - 1; i += 2) {
@@ -207,7 +207,7 @@ INLINE void mingle(int m, pair *x, long step, const int back) {
 /* The cosine transform (DCT-II) of n entries x, folded before and overwritten, to `out`, in less than n² multiplications.
  *
  * Even frequencies are the DCT-II of the sums of mirrored entries, odd ones the DCT-IV of their differences. That is, for
- * m entries, a DCT-II of each half after mirrored entries were turned, and then sums and differences. All of these steps
+ * m entries, a DCT-II of each half after mirrored entries were rotated, and then sums and differences. All of these steps
  * are orthogonal, so rounding errors do not grow. They are repeated while the number of entries is even and over BASE.
  * There stand products with matrices, in which are the factors 1/√2 of all steps. */
 static void frequencies(const axis *a, int n, pair *x, pair *out, long step);
@@ -218,11 +218,11 @@ static void frequencies_4(const axis *a, int m, pair *x, pair *out, long step) {
         product(a->fourth, m, x, 1, out, step);
         return;
     }
-    turn(m, a->turns + 2 * (a->n - 2 * m), x, 0);
+    rotate(m, a->rotations + 2 * (a->n - 2 * m), x, 0);
     fold(half, x), fold(half, x + half);
     frequencies(a, half, x, out, 2 * step);
     frequencies(a, half, x + half, out + (m - 1) * step, -2 * step);
-    mingle(m, out, step, 0);
+    butterflies(m, out, step, 0);
 }
 
 static void frequencies(const axis *a, int n, pair *x, pair *out, long step) {
@@ -245,11 +245,11 @@ static void entries_4(const axis *a, int m, pair *in, long step, pair *x) {
         product(a->fourth_t, m, in, step, x, 1);
         return;
     }
-    mingle(m, in, step, 1);
+    butterflies(m, in, step, 1);
     entries(a, half, in, 2 * step, x);
     entries(a, half, in + (m - 1) * step, -2 * step, x + half);
     fold(half, x), fold(half, x + half);
-    turn(m, a->turns + 2 * (a->n - 2 * m), x, 1);
+    rotate(m, a->rotations + 2 * (a->n - 2 * m), x, 1);
 }
 
 static void entries(const axis *a, int n, pair *in, long step, pair *x) {

@@ -109,18 +109,19 @@ def _matrices(h: int, w: int) -> Tensor:
 
 
 def _tables(n: int) -> Tensor:
-    """Matrices of the smallest transform that n entries are split into, and the turns of all larger ones."""
-    base, turns = n, []
+    """Matrices of the smallest transform that n entries are split into, and the rotations of all larger ones."""
+    base, rotations = n, []
     while base > BASE and base % 2 == 0:
         base //= 2
     m = n // 2
     while m > base:
         angle = torch.pi * (2 * torch.arange(m // 2, dtype=torch.float64) + 1) / (4 * m)
         sign = (-1.0) ** torch.arange(m // 2)
-        turns.append(torch.stack([angle.cos(), angle.sin(), sign * angle.cos(), sign * angle.sin()], -1).flatten())
+        factors = [angle.cos(), angle.sin(), sign * angle.cos(), sign * angle.sin()]
+        rotations.append(torch.stack(factors, -1).flatten())
         m //= 2
     second = dct_matrix(base) * (base / n) ** 0.5
     odd = 2 * torch.arange(base, dtype=torch.float64) + 1
     fourth = (2 / n) ** 0.5 * torch.cos(torch.pi / (4 * base) * odd[:, None] * odd.flip(0))
     parts = [second[::2, : (base + 1) // 2], second[1::2, : base // 2].flip(1), fourth]
-    return torch.cat([part.flatten() for part in (*parts, *(part.mT for part in parts))] + turns)
+    return torch.cat([part.flatten() for part in (*parts, *(part.mT for part in parts))] + rotations)

@@ -58,6 +58,9 @@ class Score(NamedTuple):
         return Key(self.method, self.data, self.corruption, self.severity, self.seed)
 
 
+BESIDE = (".json", ".safetensors")
+"""Endings of the files that come with a table: how it was made, and which images were right."""
+
 OLD_FIELDS = Score._fields[:7]
 """Tables without n and stderr are read too."""
 
@@ -188,7 +191,7 @@ class Scores(Sequence[Score]):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write `path` (CSV), and beside it how it was made (.json) and which images were right (.safetensors)."""
-        if Path(path).suffix in (".json", ".safetensors"):
+        if Path(path).suffix in BESIDE:
             raise InputError(f"{path} is no name for a table; take {Path(path).with_suffix('.csv').name}.")
         with atomic_path(Path(path).with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps(self.provenance, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Work shared between threads, or between processes; settings of PyTorch that are put back; progress bars."""
+"""Work shared between threads, or between processes; settings of PyTorch and memory; progress bars."""
 
 import ctypes
 import multiprocessing
